@@ -1,0 +1,43 @@
+"""What a command is to the command line."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A word after `headwater`, or after another command.
+
+    help: one line for the list of commands.
+    examples: command lines that can be pasted, each under a comment that says what it shows.
+    arguments: adds the command's arguments to its parser.
+    run: does the work and returns the exit status: 0, or what `help` promises. It imports what is
+        slow to import (torch, above all) itself, so that --help answers at once.
+    commands: the words that may follow, for a command that only groups others.
+    """
+
+    name: str
+    help: str
+    examples: str = ""
+    arguments: Callable[[ArgumentParser], None] = lambda _: None
+    run: Callable[[Namespace], int] | None = None
+    commands: tuple[Command, ...] = ()
+
+
+def add_json(parser: ArgumentParser) -> None:
+    """Let a command print JSON for machines."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for machines")
+
+
+def add_model(parser: ArgumentParser) -> None:
+    """Let a command take a model as `headwater.engine.sources.resolve.resolve` understands it."""
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="a Hugging Face folder, a GGUF file, or the name of the default model, "
+        "smollm2-135m-instruct, which is also what is used when nothing is given",
+    )

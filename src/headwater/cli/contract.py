@@ -1,0 +1,124 @@
+"""`headwater contract`: show what KV of a model depends on, compare two models' contracts."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import msgspec
+
+from headwater.cli.command import Command, add_json, add_model
+from headwater.engine.contract_of import contract_of
+from headwater.engine.sources.resolve import resolve
+from headwater.errors import ModelNotFound
+from headwater.identity.compare import Comparison, Difference, compare_documents
+from headwater.identity.contract import KVContract
+from headwater.identity.document import dump
+
+EXIT_STATUS = {"same": 0, "convertible": 1, "refused": 2}
+
+_SAID = {
+    "same": "KV of one can be used under the other as it is.",
+    "convertible": "KV of one can be used under the other after: {}.",
+    "refused": "KV of one must not be used under the other.",
+}
+
+
+def _show_arguments(parser: ArgumentParser) -> None:
+    add_model(parser)
+    add_json(parser)
+
+
+def _show(arguments: Namespace) -> int:
+    contract = contract_of(resolve(arguments.model))
+    if arguments.json:
+        print(msgspec.json.encode(contract).decode())
+    else:
+        print(dump(contract).decode())
+    return 0
+
+
+def _compare_arguments(parser: ArgumentParser) -> None:
+    kinds = "a contract in a .json file, a Hugging Face folder, a GGUF file, or a model's name"
+    parser.add_argument("a", metavar="A", help=kinds)
+    parser.add_argument("b", metavar="B", help="the same")
+    parser.add_argument(
+        "--keys",
+        choices=("tokens", "text"),
+        default="tokens",
+        help="what prefixes are keyed by; tokenizer and template count only for text "
+        "(default: tokens)",
+    )
+    add_json(parser)
+
+
+def _compare(arguments: Namespace) -> int:
+    found = compare_documents(_document(arguments.a), _document(arguments.b), arguments.keys)
+    print(msgspec.json.encode(found).decode() if arguments.json else _text(found))
+    return EXIT_STATUS[found.verdict]
+
+
+def _document(named: str) -> bytes:
+    """The contract a user named, as a JSON document."""
+    path = Path(named).expanduser()
+    if path.suffix != ".json":
+        return dump(contract_of(resolve(named)))
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelNotFound(f"{named} cannot be read: {error.strerror}.") from error
+
+
+def _text(found: Comparison) -> str:
+    said = _SAID[found.verdict].format(", ".join(found.conversions))
+    return "\n".join([f"{found.verdict}: {said}", *map(_lines, found.differences)])
+
+
+def _lines(difference: Difference) -> str:
+    why = "" if difference.why == "differs" else f" ({difference.why})"
+    return (
+        f"  {difference.field}{why}\n"
+        f"    A  {difference.a or '(absent)'}\n"
+        f"    B  {difference.b or '(absent)'}"
+    )
+
+
+def _schema(_: Namespace) -> int:
+    schema = msgspec.json.encode(msgspec.json.schema(KVContract))
+    print(msgspec.json.format(schema, indent=2).decode())
+    return 0
+
+
+COMMAND = Command(
+    name="contract",
+    help="show and compare the facts that decide whether KV can be reused",
+    commands=(
+        Command(
+            name="show",
+            help="print a model's contract as JSON",
+            examples="""\
+  # keep it beside KV that is sent elsewhere
+  headwater contract show path/to/folder > contract.json""",
+            arguments=_show_arguments,
+            run=_show,
+        ),
+        Command(
+            name="compare",
+            help="say whether KV of A may be used under B: exit status 0 same, 1 convertible, "
+            "2 refused",
+            examples="""\
+  # two models: which facts differ?
+  headwater contract compare path/to/base path/to/finetune
+
+  # a stored contract against a model, in a script
+  headwater contract compare contract.json path/to/folder && echo reusable""",
+            arguments=_compare_arguments,
+            run=_compare,
+        ),
+        Command(
+            name="schema",
+            help="print the JSON schema of contracts",
+            run=_schema,
+        ),
+    ),
+)

@@ -1,0 +1,78 @@
+"""`headwater model`: fetch a model, show where it lies."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import msgspec
+
+from headwater.cli.command import Command, add_json, add_model
+from headwater.engine.sources.resolve import ModelFolder, resolve
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    add_model(parser)
+    add_json(parser)
+
+
+def _show(arguments: Namespace) -> int:
+    found = resolve(arguments.model)
+    size = sum(file.stat().st_size for file in found.path.glob("*.safetensors"))
+    print(_json(found, size) if arguments.json else _text(found, size))
+    return 0
+
+
+def _json(found: ModelFolder, size: int) -> str:
+    row = {
+        "name": found.name,
+        "path": str(found.path),
+        "weight_digest": found.weight_digest,
+        "weight_bytes": size,
+    }
+    return msgspec.json.encode(row).decode()
+
+
+def _text(found: ModelFolder, size: int) -> str:
+    return (
+        f"{found.name}\n"
+        f"  folder   {_short(found.path)}\n"
+        f"  weights  {size / 1e6:.0f} MB, SHA-256 {found.weight_digest}"
+    )
+
+
+def _short(path: Path) -> str:
+    """A path as a user writes it."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+COMMAND = Command(
+    name="model",
+    help="fetch a model and show where it lies",
+    commands=(
+        Command(
+            name="fetch",
+            help="make a model ready: download the default one, convert a GGUF file",
+            examples="""\
+  # the default model: 93 MB once, then nothing
+  headwater model fetch
+
+  # convert a GGUF file, so that the next start does not have to
+  headwater model fetch path/to/model.gguf""",
+            arguments=_arguments,
+            run=_show,
+        ),
+        Command(
+            name="show",
+            help="show a model's folder and the digest of its weights, once it is made ready",
+            examples="""\
+  headwater model show path/to/folder
+
+  # the digest alone
+  headwater model show --json | jq -r .weight_digest""",
+            arguments=_arguments,
+            run=_show,
+        ),
+    ),
+)

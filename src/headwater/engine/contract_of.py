@@ -1,0 +1,160 @@
+"""The contract of a model folder, read from its configuration. Needs no torch.
+
+Every entry of config.json ends up in one of five places: the shape of KV, attention, position
+encoding, the settings, or the list of harmless ones below. Settings is where an entry goes that
+nothing here knows, so a new one makes contracts differ until somebody has looked at it. The other
+way round, listing what counts, would let the one that nobody thought of through.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from headwater.engine.sources.resolve import ModelFolder
+from headwater.errors import ModelRefused
+from headwater.identity.contract import Adapter, Facts, KVContract, KVForm, KVMeaning, TextFacts
+
+DEFAULT_FORM = KVForm(page_size=16, layout="layer,kv,token,head,dim", codec="none")
+
+# Entries that change no number of KV: where a model came from, how it was trained, what is done
+# with its logits. The number format stands in the contract by itself, as the engine chose it.
+_HARMLESS = frozenset(
+    {
+        "_name_or_path", "_model_name_or_path", "transformers_version", "dtype", "torch_dtype",
+        "initializer_range", "attention_dropout", "hidden_dropout", "embd_pdrop", "resid_pdrop",
+        "use_cache", "output_attentions", "output_hidden_states", "return_dict",
+        "bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id",
+        "id2label", "label2id", "problem_type",
+    }
+)  # fmt: skip
+
+_SHAPE = frozenset(
+    {"architectures", "num_hidden_layers", "num_key_value_heads", "head_dim", "vocab_size"}
+)
+_POSITION = frozenset(
+    {
+        "rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor",
+        "max_position_embeddings",
+    }
+)  # fmt: skip
+
+_PLAIN_ROPE = "default"
+
+
+class Computing(msgspec.Struct, frozen=True, kw_only=True):
+    """How the engine computes and keeps KV: what a model's folder cannot know."""
+
+    kv_dtype: str = "float32"
+    numerics: str = "float32"
+    form: KVForm = DEFAULT_FORM
+
+
+PLAIN = Computing()
+
+
+def contract_of(
+    folder: ModelFolder,
+    computing: Computing = PLAIN,
+    *,
+    epoch: str | None = None,
+    adapter: Adapter | None = None,
+) -> KVContract:
+    """The contract of a model as an engine runs it.
+
+    epoch: which weights are in memory; None when they are the folder's own, which their digest
+    names, so that a restart meets its old KV again.
+    Raises ModelRefused for a configuration that does not tell the shape of KV.
+    """
+    config = _config(folder.path)
+    heads = _number(config, "num_attention_heads")
+    rest = {k: v for k, v in config.items() if k not in _SHAPE | _POSITION | _HARMLESS}
+    attention = {k: v for k, v in rest.items() if _is_attention(k)}
+    meaning = KVMeaning(
+        weight_digest=folder.weight_digest,
+        epoch=epoch or folder.weight_digest,
+        architecture=_architecture(config),
+        adapter=adapter,
+        position_encoding=_position(config),
+        attention=attention,
+        settings={k: v for k, v in rest.items() if k not in attention},
+        layers=_number(config, "num_hidden_layers"),
+        kv_heads=_number(config, "num_key_value_heads", heads),
+        head_size=_number(config, "head_dim", _number(config, "hidden_size") // heads),
+        vocabulary=_number(config, "vocab_size"),
+        kv_dtype=computing.kv_dtype,
+        media=_media(folder.path),
+        numerics=computing.numerics,
+    )
+    return KVContract(meaning=meaning, form=computing.form, text=_text(folder.path))
+
+
+def _config(folder: Path) -> Facts:
+    try:
+        return msgspec.json.decode((folder / "config.json").read_bytes(), type=Facts)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ModelRefused(f"{folder / 'config.json'} cannot be read as JSON.") from error
+
+
+def _number(config: Facts, name: str, default: int | None = None) -> int:
+    """An entry that must be a positive number; absent and null both mean the default."""
+    value = config.get(name)
+    value = default if value is None else value
+    if not isinstance(value, int) or value < 1:
+        raise ModelRefused(f"The model's configuration gives no usable {name}: {value}.")
+    return value
+
+
+def _architecture(config: Facts) -> str:
+    match config.get("architectures"):
+        case [str(name)]:
+            return name
+    raise ModelRefused("The model's configuration does not name its architecture.")
+
+
+def _is_attention(name: str) -> bool:
+    return "attention" in name or "attn" in name or "window" in name or name == "layer_types"
+
+
+def _position(config: Facts) -> Facts:
+    """The position encoding, alike for both ways in which configurations have spelt it.
+
+    Older ones have rope_theta at the top and rope_scaling beside it, newer ones rope_parameters.
+    """
+    facts: Facts = {"rope_type": _PLAIN_ROPE}
+    facts |= {k: config[k] for k in ("rope_theta", "partial_rotary_factor") if config.get(k)}
+    facts |= config.get("rope_scaling") or {}
+    facts |= config.get("rope_parameters") or {}
+    if "type" in facts:  # the oldest name of rope_type
+        facts["rope_type"] = facts.pop("type")
+    by_layer = any(isinstance(value, dict) for value in facts.values())
+    if by_layer or facts["rope_type"] != _PLAIN_ROPE:
+        # What stretches with the context window depends on it; plain rope does not.
+        facts["max_position_embeddings"] = config.get("max_position_embeddings")
+    # 100000 and 100000.0 are one theta, and must be one fact.
+    return {k: float(v) if type(v) is int else v for k, v in sorted(facts.items())}
+
+
+def _media(folder: Path) -> str | None:
+    """Digest of what turns pictures and sound into embeddings, None for a model of text alone."""
+    return _files_digest(folder, ["preprocessor_config.json", "processor_config.json"])
+
+
+def _text(folder: Path) -> TextFacts:
+    files = ["tokenizer.json", "tokenizer.model", "tokenizer_config.json", "added_tokens.json"]
+    # A template in tokenizer_config.json, where older models have it, counts with that file.
+    templates = ["chat_template.jinja", "chat_template.json", "tokenizer_config.json"]
+    return TextFacts(
+        tokenizer_digest=_files_digest(folder, files),
+        template_digest=_files_digest(folder, templates),
+    )
+
+
+def _files_digest(folder: Path, names: Iterable[str]) -> str | None:
+    """SHA-256 over the names and digests of those files that exist, None when none does."""
+    found = [(name, (folder / name).read_bytes()) for name in names if (folder / name).is_file()]
+    lines = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in found)
+    return hashlib.sha256(lines.encode()).hexdigest() if found else None

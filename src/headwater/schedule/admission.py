@@ -1,0 +1,74 @@
+"""From waiting to running: who may start, with what, and when to wait for somebody else's KV."""
+
+from __future__ import annotations
+
+from headwater.cache.tree import Match
+from headwater.schedule.account import Account, Miss
+from headwater.schedule.sequence import Sequence
+from headwater.schedule.state import State, finish
+from headwater.schedule.transfers import load
+
+
+def admit(state: State, now: float) -> None:
+    """Start waiting sequences while the batch, the next step and the pool have room.
+
+    A sequence whose prompt somebody is computing already waits for that and lets others pass. One
+    that does not fit stops admission: letting smaller ones by would starve it.
+    """
+    room = state.settings.step_tokens - _backlog(state)
+    while room > 0 and len(state.running) + len(state.loads) < state.settings.running:
+        sequence = state.waiting.next(state.match, state.work)
+        if sequence is None or (state.swap is not None and not sequence.started):
+            return  # while weights wait to be swapped only answers that have begun go on
+        match = sequence.match
+        assert match is not None
+        if match.promised - match.ready >= state.cache.page:
+            state.waiting.follow(sequence, match)
+            continue
+        if not _start(state, sequence, match, now):
+            return
+        room -= max(sequence.known - sequence.written, 1)
+
+
+def _backlog(state: State) -> int:
+    """Rows that the running sequences want in the next step."""
+    flight = state.flight
+    coming = sum(entry.end - entry.begin for entry in flight.entries) if flight else 0
+    return sum(max(s.known - s.written, 1) for s in state.running) - coming
+
+
+def _start(state: State, sequence: Sequence, match: Match, now: float) -> bool:
+    cache, page = state.cache, state.cache.page
+    pages = -(-sequence.known // page)
+    if pages > cache.pool.pages:  # its answer has outgrown the pool
+        state.waiting.remove(sequence)
+        finish(state, sequence, "length")
+        return True
+    if pages - match.ready // page > cache.available:
+        return False
+    key = sequence.full_key()
+    lease = cache.lease(sequence.namespace, key, now, sequence.request.id)
+    cache.promise(lease, key)
+    growth = state.settings.growth_pages
+    if not cache.grow(lease, sequence.known, now, room=growth):
+        cache.forgo_copy(lease)  # the source of the copy may be the page that is missing
+        if not cache.grow(lease, sequence.known, now):
+            cache.release(lease, now)
+            return False
+    ready = lease.written
+    state.waiting.remove(sequence)
+    state.waiting.admitted(sequence)
+    _account(sequence, match, ready, now)
+    sequence.lease = lease
+    sequence.started = True
+    if not load(state, sequence, ready, now):
+        state.running[sequence] = None
+    return True
+
+
+def _account(sequence: Sequence, match: Match, ready: int, now: float) -> None:
+    account: Account = sequence.account
+    account.waited_queue += now - sequence.waiting_since
+    if not sequence.started:
+        account.cached = min(ready, sequence.prompt_tokens)
+        account.miss = Miss.of(match, sequence.prompt_tokens)

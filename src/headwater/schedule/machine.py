@@ -1,0 +1,210 @@
+"""The state machine: `handle(event, now) -> actions`.
+
+The live engine turns I/O into events and carries the actions out, in one thread that owns the
+machine; the simulator is a heap of events under a virtual clock; a recorded log replays to the
+same actions. Nothing here reads a clock, draws a random number, blocks or touches a tensor.
+
+A request's life:
+
+    Arrived -> waiting room -> admitted: lease, promise, pages [-> load] -> steps -> Finish
+                   ^  |                                                      |
+                   |  waits for a promise                                    |
+                   +--------------------------- preempted -------------------+
+"""
+
+from __future__ import annotations
+
+from headwater.cache.pages import PagePool
+from headwater.cache.policies import Policy
+from headwater.cache.prefix_cache import PrefixCache
+from headwater.cache.tokens import WIDTH, count
+from headwater.schedule import admission, stepping, transfers
+from headwater.schedule.events import (
+    Action,
+    Arrived,
+    Cancelled,
+    Event,
+    LoadDone,
+    LoadFailed,
+    Reject,
+    StepDone,
+    StoreDone,
+    SwapWeights,
+    Wake,
+    WeightsReplaced,
+)
+from headwater.schedule.ladder import Ladder, NoTiers
+from headwater.schedule.sequence import Sequence
+from headwater.schedule.settings import Settings
+from headwater.schedule.state import Live, NamespaceOf, State, finish, take_off
+
+
+class Machine:
+    """Continuous batching over a prefix cache, as a pure function of events."""
+
+    def __init__(
+        self,
+        pool: PagePool,
+        policy: Policy,
+        namespace_of: NamespaceOf,
+        settings: Settings,
+        *,
+        epoch: str = "",
+        ladder: Ladder | None = None,
+        cache_class: type[PrefixCache] = PrefixCache,
+    ) -> None:
+        """namespace_of: (epoch, domain, salt) -> namespace; epoch: that of the weights in memory.
+
+        Raises ValueError when a step could not hold one row of every running sequence.
+        """
+        if settings.step_tokens < settings.running:
+            raise ValueError("step_tokens must be at least as large as running")
+        self._state = State(
+            pool, policy, namespace_of, ladder or NoTiers(), epoch, settings, cache_class
+        )
+
+    @property
+    def cache(self) -> PrefixCache:
+        return self._state.cache
+
+    @property
+    def epoch(self) -> str:
+        return self._state.epoch
+
+    @property
+    def is_idle(self) -> bool:
+        """No request is unfinished and no transfer is under way."""
+        state = self._state
+        return not (state.live or state.loads or state.stores or state.flight or state.swap)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many sequences run, load and wait."""
+        state = self._state
+        return len(state.running), len(state.loads), len(state.waiting)
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """What is to be done after an event. `now` never runs backwards; seconds.
+
+        Raises ValueError for an event that contradicts what the machine asked for (a step it did
+        not start); ends of unknown transfers and cancels of unknown requests do nothing.
+        """
+        state = self._state
+        state.actions = []
+        self._take(event, now)
+        unfinished = -1
+        while state.flight is None and unfinished != len(state.live):
+            unfinished = len(state.live)  # again when composing ended an answer and so made room
+            if state.swap is not None:
+                _swap_when_possible(state, state.swap, now)
+            admission.admit(state, now)
+            stepping.compose(state, now)
+        admission.admit(state, now)
+        return state.actions
+
+    def _take(self, event: Event, now: float) -> None:
+        state = self._state
+        match event:
+            case Arrived():
+                _arrived(state, event, now)
+            case StepDone():
+                stepping.step_done(state, event, now)
+            case LoadDone() | LoadFailed():
+                transfers.load_ended(state, event, now)
+            case StoreDone():
+                transfers.store_ended(state, event, now)
+            case Cancelled():
+                _cancelled(state, event, now)
+            case WeightsReplaced():
+                state.swap = event
+            case Wake():
+                pass
+            case _:
+                raise TypeError(f"{type(event).__name__} is not an event")
+
+
+def _arrived(state: State, event: Arrived, now: float) -> None:
+    request = event.request
+    why = _refusal(state, event)
+    if why is not None:
+        state.actions.append(Reject(request.id, why))
+        return
+    state.arrivals += 1
+    namespace = state.namespace_of(state.epoch, request.domain, request.salt)
+    sequence = Sequence(request, 0, namespace, state.arrivals)
+    sequence.arrived = now
+    sequence.work_at_arrival = state.work
+    state.live[request.id] = Live(sequence)
+    state.waiting.add(sequence, now)
+
+
+def _refusal(state: State, event: Arrived) -> str | None:
+    """Why a request can never run, in one sentence for its caller; None when it can."""
+    request, settings, pool = event.request, state.settings, state.cache.pool
+    tokens = count(request.prompt)
+    if request.id in state.live:
+        return f"Request {request.id} is already being served; give each request its own id."
+    if tokens == 0 or len(request.prompt) % WIDTH:
+        return "The prompt is empty; send at least one token."
+    if request.max_tokens < 1 or request.choices < 1:
+        return "max_tokens and n must be at least 1."
+    if request.choices > settings.running:
+        return f"n is {request.choices}, but at most {settings.running} choices can run at once."
+    if tokens > settings.context:
+        return (
+            f"The prompt has {tokens} tokens, but the model's context is {settings.context}; "
+            "shorten the prompt."
+        )
+    if tokens > pool.pages * pool.page:
+        return (
+            f"The prompt has {tokens} tokens, but the KV memory holds {pool.pages * pool.page}; "
+            "shorten the prompt or give the engine more KV memory."
+        )
+    return None
+
+
+def _cancelled(state: State, event: Cancelled, now: float) -> None:
+    """End a request's leases now, or when the step that writes their pages is done."""
+    live = state.live.get(event.request)
+    if live is None:
+        return
+    for sequence in list(live.sequences):
+        sequence.cancelled = True
+        if sequence.load is not None:
+            transfers.cancel_load(state, sequence, now)
+        elif sequence.lease is None:
+            state.waiting.remove(sequence)
+        elif not state.in_flight(sequence):
+            take_off(state, sequence, now)
+        finish(state, sequence, "cancelled")
+
+
+def _swap_when_possible(state: State, swap: WeightsReplaced, now: float) -> None:
+    """Replace the weights between two steps; old KV becomes unreachable in the same call."""
+    if state.flight is not None or (swap.mode == "drain" and _has_begun(state)):
+        return
+    for sequence in [*state.running, *(load.sequence for load in state.loads.values())]:
+        if sequence.load is not None:
+            transfers.cancel_load(state, sequence, now)
+        elif sequence.lease is not None:
+            take_off(state, sequence, now)
+        else:
+            continue  # the sequence of a load that was cancelled before
+        state.waiting.add(sequence, now)
+    for namespace in list(state.cache.tree.roots):
+        state.cache.forget(namespace, now)
+    state.ladder.forget()
+    state.epoch, state.swap = swap.epoch, None
+    for sequence in state.waiting:
+        request = sequence.request
+        sequence.namespace = state.namespace_of(state.epoch, request.domain, request.salt)
+    state.waiting.rematch_all()
+    state.actions.append(SwapWeights(swap.epoch))
+
+
+def _has_begun(state: State) -> bool:
+    return (
+        bool(state.running)
+        or any(sequence.started for sequence in state.waiting)
+        or any(load.orphaned is None for load in state.loads.values())
+    )

@@ -1,0 +1,132 @@
+"""Everything the state machine knows, and the two ways a sequence leaves the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headwater.cache.lease import Lease, Pin
+from headwater.cache.pages import PagePool, Runs
+from headwater.cache.policies import Policy
+from headwater.cache.prefix_cache import PrefixCache
+from headwater.cache.tree import Match
+from headwater.schedule.events import Action, Finish, FinishReason, WeightsReplaced
+from headwater.schedule.ladder import Ladder
+from headwater.schedule.layout import Entry
+from headwater.schedule.sequence import Sequence
+from headwater.schedule.settings import Settings
+from headwater.schedule.waiting import WaitingRoom
+
+NamespaceOf = Callable[[str, str, str], bytes]
+"""(epoch of the weights, sharing domain, salt) -> namespace"""
+
+
+class Live:
+    """An unfinished request: its sequences so far, and how many choices are still to finish.
+
+    The choices of a prompt share one sequence until its first token is drawn.
+    """
+
+    __slots__ = ("left", "sequences")
+
+    def __init__(self, sequence: Sequence) -> None:
+        self.sequences = [sequence]
+        self.left = sequence.request.choices
+
+
+class Flight:
+    """The step that is running: what it computes, and which sequence each sample feeds."""
+
+    __slots__ = ("entries", "samples", "step")
+
+    def __init__(
+        self, step: int, entries: list[Entry], samples: list[tuple[Sequence, int]]
+    ) -> None:
+        self.step = step
+        self.entries = entries
+        self.samples = samples
+
+
+class Load:
+    """A transfer into pages of a sequence, or into pages nobody waits for any more."""
+
+    __slots__ = ("begin", "end", "orphaned", "sequence", "tier")
+
+    def __init__(self, sequence: Sequence, tier: str, begin: int, end: int) -> None:
+        self.sequence = sequence
+        self.tier = tier
+        self.begin = begin
+        self.end = end
+        self.orphaned: Runs | None = None
+
+
+class State:
+    """The machine's memory. Only the functions of this package change it."""
+
+    def __init__(
+        self,
+        pool: PagePool,
+        policy: Policy,
+        namespace_of: NamespaceOf,
+        ladder: Ladder,
+        epoch: str,
+        settings: Settings,
+        cache_class: type[PrefixCache] = PrefixCache,
+    ) -> None:
+        self.settings = settings
+        self.waiting = WaitingRoom(settings.order, settings.patience)
+        self.cache = cache_class(pool, policy, listener=self.waiting)
+        self.namespace_of = namespace_of
+        self.ladder = ladder
+        self.epoch = epoch
+        self.sink = pool.pages * pool.page  # the slot behind the pool
+        self.running: dict[Sequence, None] = {}
+        self.loads: dict[int, Load] = {}
+        self.stores: dict[int, Pin] = {}
+        self.live: dict[int, Live] = {}
+        self.flight: Flight | None = None
+        self.swap: WeightsReplaced | None = None
+        self.actions: list[Action] = []
+        self.work = 0  # prompt tokens computed, ever
+        self.arrivals = 0
+        self.ids = 0
+
+    def new_id(self) -> int:
+        self.ids += 1
+        return self.ids
+
+    def match(self, sequence: Sequence) -> Match:
+        return self.cache.match(sequence.namespace, sequence.full_key())
+
+    def in_flight(self, sequence: Sequence) -> bool:
+        return self.flight is not None and any(
+            entry.sequence is sequence for entry in self.flight.entries
+        )
+
+
+def lease_of(sequence: Sequence) -> Lease:
+    """The lease of a sequence that has one."""
+    assert sequence.lease is not None
+    return sequence.lease
+
+
+def take_off(state: State, sequence: Sequence, now: float) -> None:
+    """End a sequence's use of the device; all KV it has written stays cached."""
+    lease = lease_of(sequence)
+    state.cache.commit(lease, sequence.full_key(), lease.written, now)
+    state.cache.release(lease, now)
+    state.waiting.fallen(lease)
+    sequence.lease = None
+    state.running.pop(sequence, None)
+
+
+def finish(state: State, sequence: Sequence, reason: FinishReason) -> None:
+    """Report a sequence as complete, with all choices it still stands for. It holds nothing."""
+    request = sequence.request
+    live = state.live[request.id]
+    live.sequences.remove(sequence)
+    sequence.account.generated = sequence.generated
+    for choice in sequence.choices():
+        live.left -= 1
+        state.actions.append(Finish(request.id, choice, reason, sequence.account))
+    if live.left == 0:
+        del state.live[request.id]

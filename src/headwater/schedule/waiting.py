@@ -1,0 +1,189 @@
+"""The waiting room: who waits, what each would hit, whose promise it waits for, who is next.
+
+A waiting sequence is matched once. It is matched again only after the place where its match ended
+has changed, which the cache tells (`more`, `less`). Sequences hold nothing here: no lease, no
+pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from headwater.cache.listener import Place
+from headwater.cache.tokens import WIDTH
+from headwater.cache.tree import Match, Node, Owner
+from headwater.schedule.order import RANKS, USE_MATCH, Order
+from headwater.schedule.sequence import Sequence
+
+Matcher = Callable[[Sequence], Match]
+
+
+class WaitingRoom:
+    """Sequences that are not running. Listens to the cache."""
+
+    def __init__(self, order: Order, patience: int) -> None:
+        self._rank = RANKS[order]
+        self._ranks_by_match = order in USE_MATCH
+        self._patience = patience
+        self._all: dict[Sequence, None] = {}  # in order of arrival into the room
+        self._stale: dict[Sequence, None] = {}
+        self._behind: dict[tuple[Place, int], set[Sequence]] = {}
+        self._at: dict[Node, set[Sequence]] = {}
+        self._followers: dict[Owner, list[tuple[int, Sequence]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(self._all)
+
+    def add(self, sequence: Sequence, now: float) -> None:
+        sequence.waiting_since = now
+        sequence.match = None
+        self._all[sequence] = None
+        self._stale[sequence] = None
+
+    def remove(self, sequence: Sequence) -> None:
+        """Take it out; it is not waiting any more."""
+        self._unwatch(sequence)
+        self._unfollow(sequence)
+        self._stale.pop(sequence, None)
+        del self._all[sequence]
+
+    def rematch_all(self) -> None:
+        """Nothing that was matched holds any more."""
+        for sequence in self._all:
+            self._stale[sequence] = None
+
+    # Who is next
+
+    def next(self, matcher: Matcher, work: int) -> Sequence | None:
+        """The sequence to admit now, with its match up to date; None when all wait for promises.
+
+        work: prompt tokens the engine has computed so far, the clock of the response ratio.
+        """
+        if self._ranks_by_match:
+            for sequence in list(self._stale):
+                if sequence.maker is None:
+                    self._rematch(sequence, matcher)
+        free = [s for s in self._all if s.maker is None]
+        if not free:
+            return None
+        best = min(free, key=lambda sequence: self._place_in_line(sequence, work))
+        if best in self._stale:
+            self._rematch(best, matcher)
+        return best
+
+    def _place_in_line(self, sequence: Sequence, work: int) -> Any:
+        if sequence.started:
+            return (0, sequence.arrival)
+        priority = -sequence.request.priority
+        if sequence.passed >= self._patience:
+            return (1, priority, 0, sequence.arrival)
+        return (1, priority, 1, self._rank(sequence, work))
+
+    def admitted(self, chosen: Sequence) -> None:
+        """Count who was passed over. The chosen one has left the room."""
+        for sequence in self._all:
+            if (
+                sequence.arrival < chosen.arrival
+                and sequence.request.priority >= chosen.request.priority
+                and sequence.maker is None
+            ):
+                sequence.passed += 1
+
+    # Waiting for somebody else's KV
+
+    def follow(self, sequence: Sequence, match: Match) -> None:
+        """Wait until the maker of a promise has written as far as this prompt goes with it."""
+        assert match.maker is not None
+        sequence.maker = match.maker
+        self._followers.setdefault(match.maker, []).append((match.promised, sequence))
+
+    def next_branch(self, maker: Owner, begin: int, end: int) -> int:
+        """Where the maker's chunk [begin, end) should be cut so that a follower can start."""
+        for position, _ in self._followers.get(maker, ()):
+            if begin < position < end:
+                end = position
+        return end
+
+    def reached(self, maker: Owner) -> None:
+        """The maker has written more: let those go that waited for no more than that."""
+        followers = self._followers.get(maker)
+        if followers is None:
+            return
+        for position, sequence in followers:
+            if position <= maker.written:
+                self._wake(sequence)
+        left = [(position, s) for position, s in followers if position > maker.written]
+        if left:
+            self._followers[maker] = left
+        else:
+            del self._followers[maker]
+
+    def fallen(self, maker: Owner) -> None:
+        """The maker has gone. The next of its followers to be admitted promises anew."""
+        for _, sequence in self._followers.pop(maker, ()):
+            self._wake(sequence)
+
+    def _wake(self, sequence: Sequence) -> None:
+        sequence.maker = None
+        self._stale[sequence] = None
+
+    def _unfollow(self, sequence: Sequence) -> None:
+        if sequence.maker is None:
+            return
+        followers = [f for f in self._followers[sequence.maker] if f[1] is not sequence]
+        if followers:
+            self._followers[sequence.maker] = followers
+        else:
+            del self._followers[sequence.maker]
+        sequence.maker = None
+
+    # Matches and the places they depend on
+
+    def more(self, place: Place, token: int) -> None:
+        for sequence in self._behind.get((place, token), ()):
+            self._stale[sequence] = None
+
+    def grown(self, node: Node) -> None:
+        """Followers are woken by position, when their maker commits; for others nothing changed."""
+
+    def less(self, node: Node) -> None:
+        for sequence in self._at.get(node, ()):
+            self._stale[sequence] = None
+
+    def _rematch(self, sequence: Sequence, matcher: Matcher) -> None:
+        self._stale.pop(sequence, None)
+        self._unwatch(sequence)
+        match = sequence.match = matcher(sequence)
+        at = match.node.end * WIDTH
+        if at < len(sequence.key):
+            place: Place = sequence.namespace if match.node.parent is None else match.node
+            token = int.from_bytes(sequence.key[at : at + WIDTH], "little")
+            sequence.behind = (place, token)
+            self._behind.setdefault(sequence.behind, set()).add(sequence)
+        for node in (match.node, match.inside, match.stop):
+            if node is not None and node.parent is not None:
+                sequence.at.append(node)
+                self._at.setdefault(node, set()).add(sequence)
+
+    def _unwatch(self, sequence: Sequence) -> None:
+        if sequence.behind is not None:
+            _discard(self._behind, sequence.behind, sequence)
+            sequence.behind = None
+        for node in sequence.at:
+            _discard(self._at, node, sequence)
+        sequence.at.clear()
+
+
+K = TypeVar("K")
+
+
+def _discard(table: dict[K, set[Sequence]], place: K, sequence: Sequence) -> None:
+    watchers = table.get(place)
+    if watchers is not None:
+        watchers.discard(sequence)
+        if not watchers:
+            del table[place]

@@ -1,0 +1,274 @@
+"""A prefix cache under test, with a simulated KV memory behind it and every law watched.
+
+The rig plays the engine: it writes KV between `grow` and `commit`, carries out copies, and lets
+transfers outlive their lease. Each of its verbs is one verb of the cache plus what must be true of
+it whatever happened before, so a random driver, a shrinking state machine and a test written by
+hand share one set of expectations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headwater.cache.check import check, check_idle
+from headwater.cache.lease import Lease, Pin
+from headwater.cache.pages import Runs
+from headwater.cache.policies.policy import Policy
+from headwater.cache.prefix_cache import PrefixCache
+from headwater.cache.tokens import count
+from headwater.cache.tree import Match, Node
+from headwater.testing import brute
+from headwater.testing.slots import SlotMemory
+
+
+@dataclass(eq=False)
+class Sequence:
+    """One request: its lease, its tokens so far, and how many of them are in the KV memory.
+
+    0          lease.written       computed         count(key)
+    |  committed  |  written, in flight  |  to compute  |
+    """
+
+    lease: Lease
+    key: bytes
+    computed: int
+
+    @property
+    def is_in_flight(self) -> bool:
+        return self.computed > self.lease.written
+
+
+@dataclass(eq=False)
+class Store:
+    """A path that is being stored elsewhere, from the root to the end of what was published."""
+
+    namespace: bytes
+    pin: Pin
+    end: int
+
+
+@dataclass(eq=False)
+class Watch:
+    """A prompt whose whole pages must stay cached until something is evicted."""
+
+    namespace: bytes
+    key: bytes
+    pages: int
+    evicted: int
+
+
+@dataclass
+class Rig:
+    """The cache, its memory, and everything that uses them now."""
+
+    memory: SlotMemory
+    cache: PrefixCache
+    now: float = 0.0
+    sequences: list[Sequence] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+    transfers: list[Runs] = field(default_factory=list)
+    watch: Watch | None = None
+    _holder: int = 0
+
+    @classmethod
+    def of(cls, policy: Policy, *, pages: int, page: int, ghost_tokens: int | None = None) -> Rig:
+        memory = SlotMemory(pages, page)
+        cache = PrefixCache(memory.pool, policy, ghost_tokens=ghost_tokens, listener=memory)
+        return cls(memory, cache)
+
+    # The life of a sequence
+
+    def look(self, namespace: bytes, key: bytes) -> Match:
+        """Match, and compare with what the naive model finds."""
+        match = self.cache.match(namespace, key)
+        ready = brute.longest_ready(self.cache, namespace, key)
+        known = brute.longest_known(self.cache, namespace, key)
+        assert match.ready == ready, f"{match} where {ready} tokens are ready"
+        assert match.known == known, f"{match} where {known} tokens are known"
+        assert match.ready <= match.promised <= match.known <= count(key), f"{match} is no order"
+        return match
+
+    def begin(self, namespace: bytes, key: bytes) -> Sequence:
+        match = self.look(namespace, key)
+        self._holder += 1
+        lease = self.cache.lease(namespace, key, self._tick(), self._holder)
+        assert lease.written == match.ready, f"{match.ready} matched, {lease.written} leased"
+        to_copy = 0 if lease.copy is None else lease.copy.count
+        assert to_copy < self.cache.page, f"a copy of {to_copy} slots, more than a page has"
+        assert lease.shared * self.cache.page >= lease.written - to_copy, "less held than matched"
+        sequence = Sequence(lease, key, lease.written)
+        self.sequences.append(sequence)
+        self.verify(sequence)
+        return sequence
+
+    def promise(self, sequence: Sequence) -> None:
+        """Not while a step is in flight: what it writes would be swapped under its hands."""
+        assert not sequence.is_in_flight
+        before = sequence.lease.written
+        self.cache.promise(sequence.lease, sequence.key)
+        sequence.computed = sequence.lease.written
+        assert before <= sequence.computed <= count(sequence.key)
+        self.verify(sequence)
+
+    def grow(self, sequence: Sequence, positions: int, room: int = 0) -> bool:
+        cache, table = self.cache, sequence.lease.table
+        before = list(table)
+        free, evicted, cached = cache.pool.free, cache.evicted, cache.cached
+        need = max(-(-positions // cache.page) - len(before), 0)
+        fits = need <= cache.available
+        grown = cache.grow(sequence.lease, positions, self._tick(), room=room)
+        assert grown == fits, f"{need} pages wanted, grow said {grown}"
+        assert list(table)[: len(before)] == before, "grow changed what was there"
+        if grown:
+            assert table.pages * cache.page >= positions
+            assert table.pages <= len(before) + need + room
+        else:
+            same = (free, evicted, cached) == (cache.pool.free, cache.evicted, cache.cached)
+            assert same and table.pages == len(before), "a refused grow changed something"
+        return grown
+
+    def copy(self, sequence: Sequence) -> None:
+        """Carry out the branch's copy, for which there must be a page."""
+        copy = self.cache.copy_of(sequence.lease)
+        if copy is not None:
+            self.memory.copy(*copy)
+            self.cache.copied(sequence.lease)
+        self.verify(sequence)
+
+    def forgo_copy(self, sequence: Sequence) -> None:
+        """Compute what would have been copied."""
+        assert not sequence.is_in_flight
+        self.cache.forgo_copy(sequence.lease)
+        sequence.computed = sequence.lease.written
+        assert sequence.lease.copy is None
+        self.verify(sequence)
+
+    def write(self, sequence: Sequence, to: int) -> None:
+        """The engine runs a step that computes up to `to`; it is not committed yet."""
+        self.memory.write(sequence.lease, sequence.key, sequence.computed, to)
+        sequence.computed = to
+
+    def commit(self, sequence: Sequence) -> None:
+        self.cache.commit(sequence.lease, sequence.key, sequence.computed, self._tick())
+        assert sequence.lease.written == sequence.computed
+        self.verify(sequence)
+
+    def run(self, sequence: Sequence, to: int, room: int = 0) -> bool:
+        """All it takes to have positions [0, to) committed; False when there is no memory."""
+        if not self.grow(sequence, to, room):
+            return False
+        self.copy(sequence)
+        if to > sequence.computed:
+            self.write(sequence, to)
+        self.commit(sequence)
+        return True
+
+    def release(self, sequence: Sequence) -> None:
+        self.sequences.remove(sequence)
+        self.cache.release(sequence.lease, self._tick())
+        self.cache.release(sequence.lease, self.now)  # again: it must not matter
+
+    def abort_in_transfer(self, sequence: Sequence) -> None:
+        """Release while a transfer still writes into the private pages."""
+        runs = self.cache.hand_over(sequence.lease)
+        self.transfers.append(runs)
+        self.release(sequence)
+        self.memory.scribble(runs)
+
+    def end_transfer(self, index: int) -> None:
+        runs = self.transfers.pop(index)
+        self.memory.scribble(runs)
+        self.cache.take_back(runs)
+
+    # What others do to the cache
+
+    def pin(self, sequence: Sequence) -> None:
+        """Start to store what the sequence has published."""
+        pin = self.cache.pin(sequence.lease)
+        end = _published(pin)
+        self.stores.append(Store(sequence.lease.namespace, pin, end))
+
+    def unpin(self, index: int) -> None:
+        store = self.stores.pop(index)
+        self._verify_store(store)
+        self.cache.unpin(store.pin, self._tick())
+
+    def forget(self, namespace: bytes) -> int:
+        free, cached = self.cache.pool.free, self.cache.cached
+        freed = self.cache.forget(namespace, self._tick())
+        assert namespace not in self.cache.tree.roots
+        assert self.cache.pool.free - free == cached - self.cache.cached == freed
+        if self.watch is not None and self.watch.namespace == namespace:
+            self.watch = None
+        return freed
+
+    # What must hold after every one of these
+
+    def follow(self, namespace: bytes, key: bytes) -> None:
+        """Watch a prompt from now on: its whole pages go by eviction only."""
+        pages = self.cache.match(namespace, key).ready // self.cache.page
+        self.watch = Watch(namespace, key, pages, self.cache.evicted)
+
+    def check_watch(self) -> None:
+        watch = self.watch
+        if watch is None:
+            return
+        pages = self.cache.match(watch.namespace, watch.key).ready // self.cache.page
+        kept = pages >= watch.pages or self.cache.evicted > watch.evicted
+        assert kept, f"{watch.pages - pages} whole pages were lost and nothing was evicted"
+        watch.pages, watch.evicted = pages, self.cache.evicted
+
+    def verify(self, sequence: Sequence) -> None:
+        """What the sequence would read now is the right KV."""
+        lease = sequence.lease
+        to_copy = 0 if lease.copy is None else lease.copy.count
+        self.memory.verify(lease, sequence.key, sequence.computed - to_copy)
+
+    def verify_all(self) -> None:
+        """Everything that anybody could read is the right KV."""
+        for sequence in self.sequences:
+            self.verify(sequence)
+        for store in self.stores:
+            self._verify_store(store)
+        for namespace, root in self.cache.tree.roots.items():
+            self.memory.verify_tree(namespace, root)
+
+    def check(self) -> None:
+        check(self.cache)
+
+    def finish(self) -> None:
+        """Let go of everything: the cache is at its baseline; forget all: nothing is left."""
+        while self.sequences:
+            self.release(self.sequences[-1])
+        while self.stores:
+            self.unpin(0)
+        while self.transfers:
+            self.end_transfer(0)
+        check_idle(self.cache)
+        self.verify_all()
+        for namespace in list(self.cache.tree.roots):
+            self.forget(namespace)
+        tree, pool = self.cache.tree, self.cache.pool
+        left = (tree.nodes, len(tree.roots), self.cache.ghosts.tokens, pool.pages - pool.free)
+        assert left == (0, 0, 0, 0), f"nodes, roots, ghosts, pages left behind: {left}"
+        assert pool.free_extents() == [(0, pool.pages)], "the pool did not grow together again"
+
+    def _verify_store(self, store: Store) -> None:
+        self.memory.verify_path(store.namespace, store.pin.node)
+        left = _published(store.pin)
+        assert left >= store.end, f"a pinned path shrank from {store.end} to {left} tokens"
+
+    def _tick(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def _published(pin: Pin) -> int:
+    """Where KV ends on a pinned path."""
+    node: Node | None = pin.node
+    end = pin.node.start + pin.node.ready
+    while node is not None:
+        if not node.is_ready:
+            end = node.start + node.ready
+        node = node.parent
+    return end

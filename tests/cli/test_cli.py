@@ -1,0 +1,159 @@
+"""The command line as its users meet it: exit statuses, one sentence for a mistake, no torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from headwater.cli import main
+from headwater.cli.command import Command
+from headwater.cli.commands import COMMANDS
+from headwater.identity.document import load
+from tests.engine.folders import make_folder
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def leaves(commands: tuple[Command, ...], path=()):
+    for command in commands:
+        yield from leaves(command.commands, (*path, command.name))
+        if not command.commands:
+            yield (*path, command.name)
+
+
+@pytest.mark.parametrize("words", list(leaves(COMMANDS)), ids=" ".join)
+def test_every_command_has_help(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--help"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: headwater {' '.join(words)}")
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith("headwater ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["nonsense"], ["contract"], ["contract", "compare", "a"], ["model", "show", "--what"]],
+)
+def test_a_wrong_word_costs_one_sentence(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("headwater: ")
+    assert said.count("\n") == 1
+
+
+def test_a_model_that_is_not_there_costs_one_sentence(capsys):
+    assert main(["model", "show", "nowhere"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("headwater: No model lies at nowhere;")
+    assert said.count("\n") == 1
+
+
+def test_model_show(home, capsys):
+    folder = make_folder(home / "mine")
+    assert main(["model", "show", str(folder)]) == 0
+    assert "~/mine" in capsys.readouterr().out
+    assert main(["model", "show", str(folder), "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["path"], row["weight_bytes"]) == ("mine", str(folder), 7)
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_contract_show_prints_what_can_be_read_again(home, capsys, words):
+    assert main(["contract", "show", str(make_folder(home / "mine")), *words]) == 0
+    assert load(capsys.readouterr().out.encode()).meaning.layers == 2
+
+
+@pytest.fixture
+def compared(home, capsys):
+    """Exit status and output of comparing a stored contract with a model that changed since."""
+
+    def run(edit=lambda document: None, words=(), **changes):
+        folder = make_folder(home / "mine")
+        main(["contract", "show", str(folder)])
+        document = json.loads(capsys.readouterr().out)
+        edit(document)
+        (home / "stored.json").write_text(json.dumps(document))
+        make_folder(folder, **changes)
+        status = main(["contract", "compare", str(home / "stored.json"), str(folder), *words])
+        return status, capsys.readouterr().out
+
+    return run
+
+
+def test_the_same_model_compares_as_same(compared):
+    status, said = compared()
+    assert status == 0
+    assert said.startswith("same: ")
+
+
+def test_another_form_is_convertible(compared):
+    status, said = compared(lambda document: document["form"].update(page_size=32))
+    assert status == 1
+    assert said.splitlines()[0].endswith("after: repage.")
+    assert "form.page_size" in said
+
+
+def test_another_meaning_is_refused_with_both_values(compared):
+    status, said = compared(rope_theta=500.0)
+    assert status == 2
+    assert said.splitlines()[1:] == [
+        "  meaning.position_encoding.rope_theta",
+        "    A  10000.0",
+        "    B  500.0",
+    ]
+
+
+def test_an_unknown_field_is_refused_by_name(compared):
+    status, said = compared(lambda document: document["meaning"].update(window=1))
+    assert status == 2
+    assert "meaning.window (unknown)" in said
+
+
+def test_a_comparison_in_json(compared):
+    status, said = compared(words=["--json"], num_hidden_layers=3)
+    found = json.loads(said)
+    assert (status, found["verdict"]) == (2, "refused")
+    assert found["differences"] == [
+        {"field": "meaning.layers", "a": "2", "b": "3", "why": "differs"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "cannot be read"), ("[]", "not a JSON object")]
+)
+def test_a_contract_that_is_none_costs_one_sentence(home, capsys, content, said):
+    if content:
+        (home / "bad.json").write_text(content)
+    assert main(["contract", "compare", str(home / "bad.json"), str(home / "bad.json")]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_schema_is_a_json_schema(capsys):
+    assert main(["contract", "schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    meaning = schema["$defs"]["KVMeaning"]
+    assert meaning["additionalProperties"] is False
+    assert set(meaning["required"]) == set(meaning["properties"])
+
+
+def test_a_reader_that_stops_early_is_no_error(home):
+    folder = make_folder(home / "mine")
+    shell = f"{sys.executable} -m headwater contract show {folder} | true"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_help_needs_no_torch():
+    code = "import sys, headwater.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
