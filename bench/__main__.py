@@ -34,13 +34,13 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _unmeasured(name: str, rows: list[Row]) -> list[Row]:
+def _unmeasured(subject: str, rows: list[Row]) -> list[Row]:
     """A target whose module returned no row for it is reported, not forgotten."""
     seen = {row.id for row in rows}
     return [
-        Row(id, None, target.unit, "", "its module did not measure it")
-        for id, target in TARGETS.items()
-        if id.partition(".")[0] == name and id not in seen
+        Row(name, None, target.unit, "", "its module did not measure it")
+        for name, target in TARGETS.items()
+        if name.partition(".")[0] == subject and name not in seen
     ]
 
 

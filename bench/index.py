@@ -1,7 +1,8 @@
 """The prefix tree alone: no engine, no tensors.
 
-The question asked everywhere is: how much of this prompt of 131,072 tokens is cached? vLLM answers it by
-hashing the prompt block by block and looking every hash up; the tree by comparing token ids down a path.
+The question asked everywhere is: how much of this prompt of 131,072 tokens is cached? vLLM answers
+it by hashing the prompt block by block and looking every hash up; the tree by comparing token ids
+down a path.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import statistics
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -122,8 +124,8 @@ def _match_rows(options: Options, index: Index, prompt: Tokens, tree: str) -> li
     except PeerMissing as missing:
         return [*rows, Row("index.match_vs_vllm", None, "x faster", "vLLM", str(missing))]
     versus = (
-        f"vLLM: a request with sha256 hashes of blocks of 16, and get_computed_blocks, {NODES} blocks cached, from a "
-        f"Python list, as it wants it; {options.rounds} interleaved rounds"
+        f"vLLM: a request with sha256 hashes of blocks of 16, and get_computed_blocks, {NODES} "
+        f"blocks cached, from a Python list, as it wants it; {options.rounds} interleaved rounds"
     )
     return [
         *rows,
@@ -133,8 +135,11 @@ def _match_rows(options: Options, index: Index, prompt: Tokens, tree: str) -> li
 
 
 def _insert_row(index: Index, prompts: list[Tokens]) -> Row:
-    seconds = [_time(lambda prompt=prompt: index.insert(prompt)) for prompt in prompts]
-    how = f"{PROMPT} new tokens: lease, promise, grow, commit, release, in the same tree; median of {len(prompts)}"
+    seconds = [_time(partial(index.insert, prompt)) for prompt in prompts]
+    how = (
+        f"{PROMPT} new tokens: lease, promise, grow, commit, release, in the same tree; "
+        f"median of {len(prompts)}"
+    )
     return Row("index.insert_ms", statistics.median(seconds) * 1e3, "ms", "", how)
 
 
@@ -169,7 +174,7 @@ def _growth(options: Options, rng: np.random.Generator) -> list[Row]:
 
 
 def _size_row(rng: np.random.Generator) -> Row:
-    """Allocations are traced, which is exact and slow: so on a tree of its own, not on the large one."""
+    """Tracing allocations is exact and slow: so it is done on a tree of its own."""
     nodes = 20_000
     index = Index(nodes)
     tracemalloc.start()

@@ -23,7 +23,7 @@ def model_of(options: Options) -> Path:
 
 
 def gguf_of(options: Options) -> Path:
-    """The GGUF file the folder was made from. Raises PeerMissing when nobody can say which it is."""
+    """The GGUF file the folder was made from. Raises PeerMissing when nobody knows it."""
     if options.gguf is not None:
         return options.gguf
     if options.model is not None:

@@ -1,8 +1,8 @@
 """The state machine's own time between two steps of the engine.
 
-What it costs to decide is paid while the device waits. So one step is timed with everything busy: a full
-batch, a long queue in the dearest order, and a tree that changes every step, since in every step somebody
-fills a page, somebody finishes and somebody is admitted.
+What it costs to decide is paid while the device waits. So one step is timed with everything busy: a
+full batch, a long queue in the dearest order, and a tree that changes every step, since in every
+step somebody fills a page and, on average, one sequence finishes and another is admitted.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ STEPS = 300
 def run(options: Options) -> list[Row]:
     options.say(f"schedule: {RUNNING} running, {WAITING} waiting")
     load = Load(random.Random(0))
-    times, changes = [], 0
+    cache = load.machine.cache
+    times: list[float] = []
+    changes = 0
     for _ in range(STEPS):
-        evicted_and_cached = load.machine.cache.cached, load.machine.cache.evicted
+        before = cache.cached, cache.evicted
         times.append(load.step())
-        changes += evicted_and_cached != (load.machine.cache.cached, load.machine.cache.evicted)
+        changes += before != (cache.cached, cache.evicted)
         load.refill()
     times.sort()
     running, _, waiting = load.machine.counts
     how = (
-        f"handle(StepDone) until its RunStep: {running} running, {waiting} waiting, longest-prefix order, the cached "
-        f"pages changed in {changes} of {STEPS} steps"
+        f"handle(StepDone) until its RunStep: {running} running, {waiting} waiting, longest-prefix "
+        f"order, the cached pages changed in {changes} of {STEPS} steps"
     )
     return [
         Row("schedule.step_ms", statistics.median(times) * 1e3, "ms", "", f"{how}; median"),
@@ -65,12 +67,12 @@ class Load:
         self._step: Step | None = None
         # Room for the running sequences and some history, not for all: the pool evicts as it would.
         self.machine = Machine(
-            PagePool(RUNNING * 32, 16),
+            PagePool((GROUPS * SHARED + RUNNING * (OWN + 2 * RUNNING)) // 16, 16),
             LRU(),
             lambda epoch, domain, salt: f"{epoch}/{domain}/{salt}".encode(),
             Settings(context=8192, running=RUNNING, order=Order.longest_prefix),
         )
-        # The first ones end one a step, and so does everyone after them: a step admits one, ends one.
+        # The first ones end one a step, and so does everyone after them.
         for i in range(RUNNING):
             self._arrive(RUNNING + i)
         self.refill()
@@ -107,8 +109,8 @@ class Load:
         for action in actions:
             if isinstance(action, RunStep):
                 self._step = action.step
-            elif not isinstance(action, Finish):
-                raise RuntimeError(f"an action nobody expected here: {action}")
+            else:
+                assert isinstance(action, Finish), action
 
     def _random(self, size: int) -> list[int]:
         return [self._rng.randrange(100, 40_000) for _ in range(size)]

@@ -1,8 +1,8 @@
 """What a user feels: time to the first token, and tokens a second, beside other engines.
 
-One session starts every engine and keeps them all loaded. A round measures a verb on one engine after the
-other, then the next verb, and the order of the engines turns from round to round; so each ratio compares
-two measurements made seconds apart. No prompt is ever used twice.
+One session starts every engine and keeps them all loaded. A round measures a verb on one engine
+after the other, then the next verb, and the order of the engines turns from round to round; so each
+ratio compares two measurements made seconds apart. No prompt is ever used twice.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from bench.models import gguf_of, model_of
@@ -109,8 +110,8 @@ def run(options: Options) -> list[Row]:
             options.say(f"serving: round {index + 1} of {options.rounds}")
             _round(session, order, index)
         rows = [
-            *_target_rows(session),
-            *_other_rows(session, field_),
+            *_target_rows(session, field_[1]),
+            *_other_rows(session, field_[2:]),
             *_plain_rows(session, field_),
         ]
     return [*rows, mixed(options)]
@@ -120,25 +121,24 @@ def _round(session: Session, order: Sequence[Entrant], index: int) -> None:
     prefix = session.prompt(CACHED)
     for entrant in order:
         tokens = prefix + session.prompt(OWN)
-        session.measure(entrant.name, "cold", index, lambda w, t=tokens: w.call("cold", tokens=t))
+        session.measure(entrant.name, "cold", index, partial(_first_token, "cold", [tokens]))
     for entrant in order:
-        tails = [prefix + session.prompt(OWN) for _ in range(3)]
-        session.measure(
-            entrant.name,
-            "hit",
-            index,
-            lambda w, ts=tails: statistics.median(w.call("hit", tokens=t) for t in ts),
-        )
+        several = [prefix + session.prompt(OWN) for _ in range(3)]
+        session.measure(entrant.name, "hit", index, partial(_first_token, "hit", several))
     for batch in (1, 8, 32):
         for entrant in order:
             if batch in entrant.batches:
                 _decode(session, entrant.name, index, prefix, batch)
 
 
+def _first_token(verb: str, prompts: Sequence[list[int]], worker: Worker) -> float:
+    return statistics.median(float(worker.call(verb, tokens=tokens)) for tokens in prompts)
+
+
 def _decode(session: Session, name: str, index: int, prefix: list[int], batch: int) -> None:
     """Tokens a second of decoding alone, and of the whole run.
 
-    The same work with one new token is prefill and nothing else; what the other tokens cost is the difference.
+    The same work with one new token is prefill and nothing else; the difference is decoding.
     """
     long, short = ([prefix + session.prompt(OWN) for _ in range(batch)] for _ in range(2))
     times: list[float] = []
@@ -157,73 +157,69 @@ def _decode(session: Session, name: str, index: int, prefix: list[int], batch: i
 SHAPES = {
     "cold": f"first token of {CACHED + OWN} new tokens",
     "hit": f"first token, {CACHED} tokens cached and {OWN} new",
-    **{
-        f"decode{n}{end}": f"{n} x {NEW} tokens over {CACHED} shared and {OWN} own, {what}"
-        for n in (1, 8, 32)
-        for end, what in (("", "decode only"), ("_e2e", "prefill of the own tokens included"))
-    },
 }
+SHAPE_BATCH: dict[str, int | None] = {"cold": None, "hit": None}
+for _batch in (1, 8, 32):
+    for _end, _what in (("", "decode only"), ("_e2e", "prefill of the own tokens included")):
+        SHAPES[f"decode{_batch}{_end}"] = (
+            f"{_batch} x {NEW} tokens over {CACHED} shared and {OWN} own, {_what}"
+        )
+        SHAPE_BATCH[f"decode{_batch}{_end}"] = _batch
 
 
-def _ratio(
-    session: Session, id: str, measure: str, top: str, bottom: str, against: str, unit: str
-) -> Row:
-    """`top`'s value over `bottom`'s, by rounds in which both were measured."""
-    for name in (top, bottom):
-        if name in session.missing and not session.samples[name, measure]:
-            return Row(id, None, unit, against, session.missing[name])
-    tops, bottoms = session.samples[top, measure], session.samples[bottom, measure]
-    both = sorted(tops.keys() & bottoms.keys())
-    if not both:
-        return Row(id, None, unit, against, "not measured on both")
-    value = median_ratio([tops[i] for i in both], [bottoms[i] for i in both])
-    other = session.versions[bottom if top == "ours" else top]
-    how = f"{SHAPES[measure]}; {DTYPE}, {session.options.threads} threads; {other}; median of {len(both)} rounds"
-    return Row(id, value, unit, against, how)
+@dataclass(frozen=True)
+class Ratio:
+    """A row to be: `top`'s measure over `bottom`'s. One of the two is ours."""
+
+    id: str
+    measure: str
+    top: str
+    bottom: str
+    against: str
+    unit: str
+
+    def row(self, session: Session) -> Row:
+        """The median over the rounds in which both were measured."""
+        tops, bottoms = (session.samples[name, self.measure] for name in (self.top, self.bottom))
+        both = sorted(tops.keys() & bottoms.keys())
+        if not both:
+            reasons = [session.missing[n] for n in (self.top, self.bottom) if n in session.missing]
+            return Row(self.id, None, self.unit, self.against, "; ".join(reasons) or "not measured")
+        value = median_ratio([tops[i] for i in both], [bottoms[i] for i in both])
+        other = session.versions[self.bottom if self.top == "ours" else self.top]
+        how = (
+            f"{SHAPES[self.measure]}; {DTYPE}, {session.options.threads} threads; {other}; "
+            f"median of {len(both)} rounds"
+        )
+        return Row(self.id, value, self.unit, self.against, how)
 
 
-def _target_rows(session: Session) -> list[Row]:
-    return [
-        _ratio(session, "serving.hit_vs_vllm", "hit", "ours", "vllm", "vLLM", "x time"),
-        _ratio(
-            session,
-            "serving.hit_vs_bare",
-            "hit",
-            "ours",
-            "transformers",
-            "the bare forward",
-            "x time",
-        ),
-        _ratio(session, "serving.cold_vs_vllm", "cold", "vllm", "ours", "vLLM", "x faster"),
-        *(
-            _ratio(session, f"serving.{m}_vs_vllm", m, "ours", "vllm", "vLLM", "x tokens/s")
-            for m in SHAPES
-            if m.startswith("decode")
-        ),
+def _speed_up(measure: str, other: Entrant) -> Ratio:
+    """How much better we are: more tokens a second, or a first token in less time."""
+    name = f"serving.{measure}_vs_{other.name}"
+    if measure.startswith("decode"):
+        return Ratio(name, measure, "ours", other.name, other.label, "x tokens/s")
+    return Ratio(name, measure, other.name, "ours", other.label, "x faster")
+
+
+def _target_rows(session: Session, vllm: Entrant) -> list[Row]:
+    bare = "the bare forward in transformers"
+    ratios = [
+        Ratio("serving.hit_vs_vllm", "hit", "ours", "vllm", vllm.label, "x time"),
+        Ratio("serving.hit_vs_bare", "hit", "ours", "transformers", bare, "x time"),
+        *(_speed_up(measure, vllm) for measure in SHAPES if measure != "hit"),
     ]
+    return [ratio.row(session) for ratio in ratios]
 
 
-def _other_rows(session: Session, field_: Sequence[Entrant]) -> list[Row]:
-    rows = []
-    for entrant in field_[2:]:
-        for measure in SHAPES:
-            if (
-                measure.startswith("decode")
-                and int(measure[6:].split("_")[0]) not in entrant.batches
-            ):
-                continue
-            if (entrant.name, measure) == ("transformers", "hit"):
-                continue  # that is `hit_vs_bare`, above
-            id = f"serving.{measure}_vs_{entrant.name}"
-            if measure.startswith("decode"):
-                rows.append(
-                    _ratio(session, id, measure, "ours", entrant.name, entrant.label, "x tokens/s")
-                )
-            else:
-                rows.append(
-                    _ratio(session, id, measure, entrant.name, "ours", entrant.label, "x faster")
-                )
-    return rows
+def _other_rows(session: Session, others: Sequence[Entrant]) -> list[Row]:
+    return [
+        _speed_up(measure, other).row(session)
+        for other in others
+        for measure, batch in SHAPE_BATCH.items()
+        if (batch is None or batch in other.batches)
+        and (other.name, measure) != ("transformers", "hit")  # that is `hit_vs_bare`
+    ]
 
 
 def _plain_rows(session: Session, field_: Sequence[Entrant]) -> list[Row]:

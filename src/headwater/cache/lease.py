@@ -52,6 +52,7 @@ class Lease(Owner):
         "released",
         "root",
         "shared",
+        "swaps",
         "table",
     )
 
@@ -62,6 +63,7 @@ class Lease(Owner):
         self.holder = holder
         self.table = Runs()
         self.shared = 0
+        self.swaps = 0  # how often written pages were replaced by equal ones of the tree
         self.written = 0
         self.copy: PendingCopy | None = None
         self.released = False

@@ -84,6 +84,8 @@ class Runs:
 
     def page(self, index: int) -> int:
         """The page at `index`; the end is found first, because that is where sequences write."""
+        if not 0 <= index < self.pages:
+            raise IndexError(f"page {index} of {self.pages}")
         extents = self.extents
         after = self.pages
         for position in range(len(extents) - 1, -1, -1):
@@ -91,7 +93,7 @@ class Runs:
             after -= count
             if index >= after:
                 return first + index - after
-        raise IndexError(f"page {index} of {self.pages}")
+        raise AssertionError("the extents hold fewer pages than are counted")
 
 
 class PagePool:
@@ -124,7 +126,7 @@ class PagePool:
         if count > self.free:
             raise MemoryError(f"{count} pages asked for, {self.free} free")
         out = Runs()
-        if after is not None and after + 1 in self._count_at:
+        if count and after is not None and after + 1 in self._count_at:
             out.append(*self._carve(after + 1, count))
         while out.pages < count:
             first = self._fitting(count - out.pages, room)
@@ -163,6 +165,8 @@ class PagePool:
         return first, count
 
     def _insert(self, first: int, count: int) -> None:
+        if first < 0 or first + count > self.pages:
+            raise RuntimeError(f"pages {first} to {first + count - 1} are not of this pool")
         if self._taken.find(0, first, first + count) != -1:
             raise RuntimeError(f"pages {first} to {first + count - 1} are freed twice")
         self._taken[first : first + count] = bytes(count)

@@ -109,11 +109,10 @@ class PrefixCache(PagedTree):
         table.extend(self.pool.take(need, after=after, room=room))
         return True
 
-    def copy_of(self, lease: Lease) -> tuple[int, int, int] | None:
+    def copy_of(self, lease: Lease) -> tuple[int, int, int]:
         """The copy a branch must carry out before it reads: (source slot, target slot, count)."""
         copy = lease.copy
-        if copy is None:
-            return None
+        assert copy is not None
         target = lease.table.page(lease.shared) * self.page
         return copy.page * self.page, target, copy.count
 
@@ -328,6 +327,7 @@ class PrefixCache(PagedTree):
         table.extend(behind)
         self.pool.give(replaced)
         lease.shared = shared + pages
+        lease.swaps += 1
         if pages:
             # Nothing below their end may be written any more, nor copied.
             self.copied(lease)

@@ -15,8 +15,10 @@ def admit(state: State, now: float) -> None:
     A sequence whose prompt somebody is computing already waits for that and lets others pass. One
     that does not fit stops admission: letting smaller ones by would starve it.
     """
+    if not state.waiting or _is_full(state):
+        return
     room = state.settings.step_tokens - _backlog(state)
-    while room > 0 and len(state.running) + len(state.loads) < state.settings.running:
+    while room > 0 and not _is_full(state):
         sequence = state.waiting.next(state.match, state.work)
         if sequence is None or (state.swap is not None and not sequence.started):
             return  # while weights wait to be swapped only answers that have begun go on
@@ -30,10 +32,14 @@ def admit(state: State, now: float) -> None:
         room -= max(sequence.known - sequence.written, 1)
 
 
+def _is_full(state: State) -> bool:
+    return len(state.running) + len(state.loads) >= state.settings.running
+
+
 def _backlog(state: State) -> int:
     """Rows that the running sequences want in the next step."""
     flight = state.flight
-    coming = sum(entry.end - entry.begin for entry in flight.entries) if flight else 0
+    coming = sum(s.end - s.begin for s in flight.sequences) if flight else 0
     return sum(max(s.known - s.written, 1) for s in state.running) - coming
 
 
@@ -57,7 +63,7 @@ def _start(state: State, sequence: Sequence, match: Match, now: float) -> bool:
             return False
     ready = lease.written
     state.waiting.remove(sequence)
-    state.waiting.admitted(sequence)
+    state.waiting.admitted()
     _account(sequence, match, ready, now)
     sequence.lease = lease
     sequence.started = True
@@ -70,5 +76,5 @@ def _account(sequence: Sequence, match: Match, ready: int, now: float) -> None:
     account: Account = sequence.account
     account.waited_queue += now - sequence.waiting_since
     if not sequence.started:
-        account.cached = min(ready, sequence.prompt_tokens)
+        account.cached = min(ready, sequence.prompt_tokens - 1)
         account.miss = Miss.of(match, sequence.prompt_tokens)

@@ -5,54 +5,36 @@
                      └─ C ...            3  4  sequences below C
 
 Rows come in depth-first order, so that whatever several sequences share serves one slice of them.
-A node that serves one sequence only is part of that sequence's own tail. Reading a shared run once
-for all rows below it is the idea of Hydragen and of cascade attention.
+A node that nobody else holds is part of its sequence's own tail. Reading a shared run once for all
+rows below it is the idea of Hydragen and of cascade attention.
+
+This runs while the device waits, once a step, so it costs a few microseconds a sequence: only nodes
+that are shared are walked, and a tail that grew by one token is not built again.
 """
 
 from __future__ import annotations
 
 from headwater.cache.tokens import WIDTH, unpack
 from headwater.cache.tree import Node
-from headwater.schedule.sequence import Sequence
+from headwater.schedule.sequence import Sequence, lease_of
 from headwater.schedule.step import Segment, SlotRun
-
-
-class Entry:
-    """Positions [begin, end) of a sequence, computed in one step.
-
-    tail: the position from which on its KV is read by its own rows alone.
-    """
-
-    __slots__ = ("begin", "end", "row", "sequence", "tail")
-
-    def __init__(self, sequence: Sequence, begin: int, end: int) -> None:
-        self.sequence = sequence
-        self.begin = begin
-        self.end = end
-        self.row = 0
-        self.tail = 0
-
-    @property
-    def is_recomputed(self) -> bool:
-        """A prompt cached to its end: its last token runs again, only for its logits."""
-        lease = self.sequence.lease
-        return lease is not None and self.begin < lease.written
 
 
 class Layout:
     """Rows and segments of a step, in depth-first order of the tree."""
 
-    def __init__(self, entries: list[Entry], page: int, sink: int) -> None:
-        """entries: what to compute. sink: the slot for rows whose KV is there already."""
+    def __init__(self, sequences: list[Sequence], page: int, sink: int) -> None:
+        """sequences: each with the positions [begin, end) that it computes; `row` is filled in.
+        sink: the slot for rows whose KV is there already."""
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.slots: list[int] = []
         self.segments: list[Segment] = []
         self._page = page
         self._sink = sink
-        self._visit(_Branches(entries))
-        for entry in entries:
-            self._add_tail(entry)
+        self._tails: list[Segment] = []
+        self._visit(_Branches(sequences))
+        self.segments += self._tails
 
     def _visit(self, branches: _Branches) -> None:
         """Depth first, without recursion: paths can be longer than Python's stack."""
@@ -63,99 +45,83 @@ class Layout:
                 self._leave(node, first_row, branches)
                 continue
             stack.append((node, len(self.tokens)))
-            for entry in branches.here.get(node, ()):
-                entry.tail = node.end
-                self._add_rows(entry)
-            stack.extend((kid, None) for kid in branches.kids.get(node, ()))
+            for sequence, tail in branches.here.get(node, ()):
+                if sequence.end - sequence.begin == 1:
+                    self._add_row(sequence, tail)
+                else:
+                    self._add_chunk(sequence, tail)
+            stack.extend((kid, None) for kid in branches.kids[node])
 
     def _leave(self, node: Node, first_row: int, branches: _Branches) -> None:
         """All rows below `node` are placed: its KV is read by rows [first_row, now)."""
-        kids = branches.kids.get(node, [])
-        here = branches.here.get(node, [])
-        users = branches.users[node] = len(here) + sum(branches.users[kid] for kid in kids)
-        if users == 1:
-            entry = here[0] if here else branches.only[kids[0]]
-            entry.tail = node.start
-            branches.only[node] = entry
-        elif node.length:
-            runs = self._slot_runs(node.runs.extents)
-            below = branches.segment.get(kids[0]) if len(kids) == 1 and not here else None
-            if below is not None:  # the same rows read the child: one longer run
-                runs += self.segments[below].runs
-            index = len(self.segments) if below is None else below
-            self.segments[index:] = [Segment(runs, first_row, len(self.tokens), False)]
-            branches.segment[node] = index
+        if node.length == 0:
+            return
+        page, kids = self._page, branches.kids[node]
+        runs = tuple(SlotRun(first * page, count * page) for first, count in node.runs.extents)
+        empty = -node.length % page
+        if empty:  # a leaf's last page, into which the leaf's owner may be writing
+            runs = (*runs[:-1], SlotRun(runs[-1].first, runs[-1].count - empty))
+        index = len(self.segments)
+        if len(kids) == 1 and node not in branches.here:  # the same rows read the child
+            index = branches.segment[kids[0]]
+            runs += self.segments[index].runs
+        self.segments[index:] = [Segment(runs, first_row, len(self.tokens), False)]
+        branches.segment[node] = index
 
-    def _add_rows(self, entry: Entry) -> None:
-        sequence, begin, end = entry.sequence, entry.begin, entry.end
-        lease = sequence.lease
-        assert lease is not None
-        entry.row = len(self.tokens)
-        self.positions.extend(range(begin, end))
-        if end - begin == 1 and end == sequence.known and sequence.generated:
+    def _add_row(self, sequence: Sequence, tail: int) -> None:
+        """One position: its row sees the whole tail [tail, end), itself included."""
+        row = sequence.row = len(self.tokens)
+        begin = sequence.begin
+        lease = lease_of(sequence)
+        self.positions.append(begin)
+        if sequence.generated and sequence.end == sequence.known:
             self.tokens.append(sequence.last_token)
         else:
             key = sequence.full_key()
-            self.tokens.extend(unpack(key[begin * WIDTH : end * WIDTH]).tolist())
-        if entry.is_recomputed:
-            self.slots.append(self._sink)
-        else:
-            for first, count in lease.slots(begin, end, self._page):
-                self.slots.extend(range(first, first + count))
+            self.tokens.append(int.from_bytes(key[begin * WIDTH : (begin + 1) * WIDTH], "little"))
+        runs = sequence.tail.until(lease, tail, sequence.end, self._page)
+        recomputed = begin < lease.written  # cached to its end: runs again only for its logits
+        self.slots.append(self._sink if recomputed else runs[-1].first + runs[-1].count - 1)
+        if runs:
+            self._tails.append(Segment(tuple(runs), row, row + 1, False))
 
-    def _add_tail(self, entry: Entry) -> None:
-        """What a sequence reads alone:  [tail ... begin) by all its rows, [begin, end) causally."""
-        lease = entry.sequence.lease
-        assert lease is not None
-        first, last = entry.row, entry.row + entry.end - entry.begin
-        if last - first == 1:  # one row sees all of it, itself included
-            self._add_segment(
-                lease.slots(entry.tail, entry.end, self._page), first, last, causal=False
-            )
-            return
-        self._add_segment(
-            lease.slots(entry.tail, entry.begin, self._page), first, last, causal=False
-        )
-        self._add_segment(lease.slots(entry.begin, entry.end, self._page), first, last, causal=True)
-
-    def _add_segment(
-        self, extents: list[tuple[int, int]], first_row: int, end_row: int, *, causal: bool
-    ) -> None:
-        if extents:
-            runs = tuple(SlotRun(first, count) for first, count in extents)
-            self.segments.append(Segment(runs, first_row, end_row, causal))
-
-    def _slot_runs(self, extents: list[tuple[int, int]]) -> tuple[SlotRun, ...]:
-        page = self._page
-        return tuple(SlotRun(first * page, count * page) for first, count in extents)
+    def _add_chunk(self, sequence: Sequence, tail: int) -> None:
+        """Several positions:  [tail, begin) seen by all their rows, [begin, end) causally."""
+        first = sequence.row = len(self.tokens)
+        begin, end = sequence.begin, sequence.end
+        lease = lease_of(sequence)
+        self.positions.extend(range(begin, end))
+        self.tokens.extend(unpack(sequence.full_key()[begin * WIDTH : end * WIDTH]).tolist())
+        own = lease.slots(begin, end, self._page)
+        for slot, count in own:
+            self.slots.extend(range(slot, slot + count))
+        for extents, causal in ((lease.slots(tail, begin, self._page), False), (own, True)):
+            if extents:
+                runs = tuple(SlotRun(slot, count) for slot, count in extents)
+                self._tails.append(Segment(runs, first, len(self.tokens), causal))
 
 
 class _Branches:
-    """The part of the tree that the sequences of a step hang on.
+    """The shared part of the tree that the sequences of a step hang on.
 
-    here: sequences whose ready path ends at a node. kids: nodes below it that are needed.
-    users, only, segment: filled in on the way up: how many sequences a node serves, the one it
-    serves alone, and where its segment is.
+    here: the sequences that leave the shared part at a node, each with the position where its own
+    tail begins. kids: shared nodes below a node. segment: which segment has a node's KV.
     """
 
-    def __init__(self, entries: list[Entry]) -> None:
+    def __init__(self, sequences: list[Sequence]) -> None:
         self.roots: list[Node] = []
-        self.here: dict[Node, list[Entry]] = {}
+        self.here: dict[Node, list[tuple[Sequence, int]]] = {}
         self.kids: dict[Node, list[Node]] = {}
-        self.users: dict[Node, int] = {}
-        self.only: dict[Node, Entry] = {}
         self.segment: dict[Node, int] = {}
-        for entry in entries:
-            lease = entry.sequence.lease
-            assert lease is not None
-            node = lease.node
-            while not node.is_ready:  # promised: still being written by this very sequence
-                assert node.parent is not None
+        for sequence in sequences:
+            node = lease_of(sequence).node
+            # Up to where somebody else holds on too, or, in a promise, to where KV is.
+            while node.parent is not None and (node.held == 1 or node.ready < node.length):
                 node = node.parent
             if node in self.here:
-                self.here[node].append(entry)
+                self.here[node].append((sequence, node.end))
                 continue
-            self.here[node] = [entry]
+            self.here[node] = [(sequence, node.end)]
             if node not in self.kids:
                 self._connect(node)
 

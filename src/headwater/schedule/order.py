@@ -62,5 +62,7 @@ RANKS: dict[Order, Rank] = {
     Order.depth_first: _depth_first,
     Order.response_ratio: _response_ratio,
 }
+RESTLESS = frozenset({Order.response_ratio})
+"""Orders whose ranks change with every step."""
 USE_MATCH = frozenset({Order.longest_prefix, Order.response_ratio})
 """Orders whose rank depends on how much of a prompt is cached."""

@@ -8,6 +8,45 @@ from headwater.cache.tokens import WIDTH, pack
 from headwater.cache.tree import Match, Node, Owner
 from headwater.schedule.account import Account
 from headwater.schedule.events import Request
+from headwater.schedule.step import SlotRun
+
+
+class Tail:
+    """The slots a sequence reads alone, [start, end), kept from step to step while it grows."""
+
+    __slots__ = ("_lease", "_runs", "_swaps", "end", "start")
+
+    def __init__(self) -> None:
+        self.start = self.end = 0
+        self._lease: Lease | None = None
+        self._swaps = 0
+        self._runs: list[SlotRun] = []
+
+    def until(self, lease: Lease, start: int, end: int, page: int) -> list[SlotRun]:
+        """The slots of [start, end) of the lease as runs; the list is lent until the next call."""
+        if (
+            lease is not self._lease
+            or end != self.end + 1
+            or start != self.start
+            or lease.swaps != self._swaps
+            or start == self.end
+        ):
+            self._lease, self._swaps, self.start = lease, lease.swaps, start
+            self._runs = [SlotRun(first, count) for first, count in lease.slots(start, end, page)]
+        else:
+            self._append(lease, end - 1, page)
+        self.end = end
+        return self._runs
+
+    def _append(self, lease: Lease, position: int, page: int) -> None:
+        last = self._runs[-1]
+        slot = last.first + last.count
+        if position % page == 0:
+            slot = lease.slot(position, page)
+        if slot == last.first + last.count:
+            self._runs[-1] = SlotRun(last.first, last.count + 1)
+        else:
+            self._runs.append(SlotRun(slot, 1))
 
 
 class Sequence:
@@ -26,9 +65,12 @@ class Sequence:
         "arrival",
         "arrived",
         "at",
+        "begin",
         "behind",
         "cancelled",
         "choice",
+        "deadline",
+        "end",
         "generated",
         "key",
         "known",
@@ -38,11 +80,13 @@ class Sequence:
         "maker",
         "match",
         "namespace",
-        "passed",
+        "overdue",
         "pending",
         "prompt_tokens",
         "request",
+        "row",
         "started",
+        "tail",
         "waiting_since",
         "work_at_arrival",
     )
@@ -63,8 +107,12 @@ class Sequence:
         self.behind: tuple[Place, int] | None = None  # the waiting room's, for its watches
         self.at: list[Node] = []
         self.maker: Owner | None = None  # whose promise it waits for
-        self.passed = 0
         self.started = False
+        self.deadline = 0  # the waiting room's: after how many admissions it is overdue
+        self.overdue = False
+        self.begin = self.end = 0  # the positions it computes in the step that runs
+        self.row = 0  # the first of its rows there
+        self.tail = Tail()
         self.cancelled = False
         self.arrived = self.waiting_since = 0.0
         self.work_at_arrival = 0
@@ -96,3 +144,9 @@ class Sequence:
 
     def __repr__(self) -> str:
         return f"Sequence({self.request.id}.{self.choice}, {self.written}/{self.known})"
+
+
+def lease_of(sequence: Sequence) -> Lease:
+    """The lease of a sequence that has one."""
+    assert sequence.lease is not None
+    return sequence.lease

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headwater.cache.lease import Lease, Pin
+from headwater.cache.lease import Pin
 from headwater.cache.pages import PagePool, Runs
 from headwater.cache.policies import Policy
 from headwater.cache.prefix_cache import PrefixCache
 from headwater.cache.tree import Match
 from headwater.schedule.events import Action, Finish, FinishReason, WeightsReplaced
 from headwater.schedule.ladder import Ladder
-from headwater.schedule.layout import Entry
-from headwater.schedule.sequence import Sequence
+from headwater.schedule.sequence import Sequence, lease_of
 from headwater.schedule.settings import Settings
 from headwater.schedule.waiting import WaitingRoom
 
@@ -36,13 +35,13 @@ class Live:
 class Flight:
     """The step that is running: what it computes, and which sequence each sample feeds."""
 
-    __slots__ = ("entries", "samples", "step")
+    __slots__ = ("samples", "sequences", "step")
 
     def __init__(
-        self, step: int, entries: list[Entry], samples: list[tuple[Sequence, int]]
+        self, step: int, sequences: list[Sequence], samples: list[tuple[Sequence, int]]
     ) -> None:
         self.step = step
-        self.entries = entries
+        self.sequences = sequences
         self.samples = samples
 
 
@@ -98,15 +97,7 @@ class State:
         return self.cache.match(sequence.namespace, sequence.full_key())
 
     def in_flight(self, sequence: Sequence) -> bool:
-        return self.flight is not None and any(
-            entry.sequence is sequence for entry in self.flight.entries
-        )
-
-
-def lease_of(sequence: Sequence) -> Lease:
-    """The lease of a sequence that has one."""
-    assert sequence.lease is not None
-    return sequence.lease
+        return self.flight is not None and sequence in self.flight.sequences
 
 
 def take_off(state: State, sequence: Sequence, now: float) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from headwater.cache.lease import Lease
 from headwater.schedule.events import FinishReason, RunStep, StepDone
-from headwater.schedule.layout import Entry, Layout
-from headwater.schedule.sequence import Sequence
-from headwater.schedule.state import Flight, State, finish, lease_of, take_off
+from headwater.schedule.layout import Layout
+from headwater.schedule.sequence import Sequence, lease_of
+from headwater.schedule.state import Flight, State, finish, take_off
 from headwater.schedule.step import Copy, Sample, Step
 from headwater.schedule.transfers import store
 
@@ -15,20 +16,19 @@ from headwater.schedule.transfers import store
 def compose(state: State, now: float) -> None:
     """Put the next step together and ask for it, when there is anything to compute."""
     _make_room(state, now)
-    entries = _entries(state)
-    if not entries:
+    sequences = _share_out(state)
+    if not sequences:
         return
-    layout = Layout(entries, state.cache.page, state.sink)
+    layout = Layout(sequences, state.cache.page, state.sink)
     samples: list[Sample] = []
     fed: list[tuple[Sequence, int]] = []
-    for entry in entries:
-        sequence = entry.sequence
-        if entry.end < sequence.known:
-            continue
-        row = entry.row + entry.end - entry.begin - 1
-        for choice in sequence.choices():
-            samples.append(Sample(row, sequence.request.id, choice, entry.end))
-            fed.append((sequence, choice))
+    for sequence in sequences:
+        end = sequence.end
+        if end == sequence.known:
+            row = sequence.row + end - sequence.begin - 1
+            for choice in sequence.choices():
+                samples.append(Sample(row, sequence.request.id, choice, end))
+                fed.append((sequence, choice))
     step = Step(
         id=state.new_id(),
         tokens=layout.tokens,
@@ -36,10 +36,10 @@ def compose(state: State, now: float) -> None:
         slots=layout.slots,
         segments=layout.segments,
         samples=samples,
-        copies=_copies(state, entries),
-        repeat=_repeat(state, entries),
+        copies=_copies(state, sequences),
+        repeat=_repeat(state, sequences),
     )
-    state.flight = Flight(step.id, entries, fed)
+    state.flight = Flight(step.id, sequences, fed)
     state.actions.append(RunStep(step))
 
 
@@ -74,57 +74,54 @@ def _preempt(state: State, sequence: Sequence, now: float) -> None:
     state.waiting.add(sequence, now)
 
 
-def _entries(state: State) -> list[Entry]:
+def _share_out(state: State) -> list[Sequence]:
     """Who computes what: decode rows first, then prompts in the order they were admitted."""
     left = state.settings.step_tokens
-    decoding: list[Entry] = []
+    chosen: list[Sequence] = []
     prompts: list[Sequence] = []
     for sequence in state.running:
         known = sequence.known
-        written = lease_of(sequence).written
-        if known - written > 1:
+        if known - lease_of(sequence).written > 1:
             prompts.append(sequence)
-        elif left > 0:
-            decoding.append(Entry(sequence, known - 1, known))
-            left -= 1
+        else:
+            sequence.begin, sequence.end = known - 1, known
+            chosen.append(sequence)
+    left -= len(chosen)
     for sequence in prompts:
         if left <= 0:
             break
         lease = lease_of(sequence)
-        begin = lease.written
-        end = state.waiting.next_branch(lease, begin, min(begin + left, sequence.known))
-        decoding.append(Entry(sequence, begin, end))
-        left -= end - begin
-    return decoding
+        begin = sequence.begin = lease.written
+        limit = min(begin + left, sequence.known)
+        sequence.end = state.waiting.next_branch(lease, begin, limit)
+        chosen.append(sequence)
+        left -= sequence.end - begin
+    return chosen
 
 
-def _copies(state: State, entries: list[Entry]) -> list[Copy]:
+def _copies(state: State, sequences: list[Sequence]) -> list[Copy]:
     copies = []
-    for entry in entries:
-        lease = lease_of(entry.sequence)
+    for sequence in sequences:
+        lease = lease_of(sequence)
         if lease.copy is not None:
-            copy = state.cache.copy_of(lease)
-            assert copy is not None
-            copies.append(Copy(*copy))
+            copies.append(Copy(*state.cache.copy_of(lease)))
     return copies
 
 
-def _repeat(state: State, entries: list[Entry]) -> int:
-    """How many more steps look like this one, if nothing arrives and nobody stops early."""
-    page = state.cache.page
-    steps = state.settings.context
-    for entry in entries:
-        sequence = entry.sequence
-        if entry.end - entry.begin > 1 or not sequence.generated or entry.is_recomputed:
+def _repeat(state: State, sequences: list[Sequence]) -> int:
+    """How many more steps look like this one, if nothing arrives and nobody stops early.
+
+    Until an answer has its length, or a page is full: then it is published, and the tree changes.
+    """
+    page, context = state.cache.page, state.settings.context
+    steps = page
+    for sequence in sequences:
+        begin, generated = sequence.begin, sequence.generated
+        if sequence.end - begin > 1 or not generated or begin < lease_of(sequence).written:
             return 0
-        steps = min(
-            steps,
-            sequence.request.max_tokens - sequence.generated - 1,
-            state.settings.context - sequence.known - 1,
-            page
-            - 1
-            - entry.begin % page,  # then a page is full, is published, and the tree changes
-        )
+        left = sequence.request.max_tokens - generated - 1
+        room = min(page - 1 - begin % page, context - sequence.known - 1, left)
+        steps = min(steps, room)
     return max(steps, 0)
 
 
@@ -139,8 +136,14 @@ def step_done(state: State, event: StepDone, now: float) -> None:
     if not len(event.tokens) == len(event.stopped) == len(flight.samples):
         raise ValueError(f"step {event.step} drew {len(event.tokens)} of {len(flight.samples)}")
     state.flight = None
-    for entry in flight.entries:
-        _written(state, entry, now)
+    page = state.cache.page
+    for sequence in flight.sequences:
+        lease = lease_of(sequence)
+        in_mid_page = sequence.end % page and sequence.end - sequence.begin == 1
+        if in_mid_page and sequence.generated and lease.copy is None:
+            lease.written = sequence.end  # an answer is published whenever a page is full
+        else:
+            _written(state, sequence, lease, now)
     drawn = zip(flight.samples, event.tokens, event.stopped, strict=True)
     for (sequence, choice), token, stopped in drawn:
         if sequence.cancelled:
@@ -154,35 +157,30 @@ def step_done(state: State, event: StepDone, now: float) -> None:
             if taker.lease is not None:
                 take_off(state, taker, now)
             finish(state, taker, reason)
-    for entry in flight.entries:
-        if entry.sequence.cancelled and entry.sequence.lease is not None:
-            take_off(state, entry.sequence, now)
+    for sequence in flight.sequences:
+        if sequence.cancelled and sequence.lease is not None:
+            take_off(state, sequence, now)
 
 
-def _written(state: State, entry: Entry, now: float) -> None:
-    """An entry's KV is there. Whole prompts' and whole pages' worth of it is published."""
-    sequence = entry.sequence
-    lease = lease_of(sequence)
+def _written(state: State, sequence: Sequence, lease: Lease, now: float) -> None:
+    """Publish, to the token, what a sequence has written up to now."""
+    end = sequence.end
     state.cache.copied(lease)
-    _count(state, sequence, entry)
-    is_page_full = entry.end % state.cache.page == 0
-    if sequence.generated and entry.end - entry.begin == 1 and not is_page_full:
-        lease.written = entry.end
-        return
-    state.cache.commit(lease, sequence.full_key(), max(entry.end, lease.written), now)
+    _count(state, sequence)
+    state.cache.commit(lease, sequence.full_key(), max(end, lease.written), now)
     state.waiting.reached(lease)
-    if entry.end == sequence.prompt_tokens:
+    if end == sequence.prompt_tokens:
         store(state, sequence, now)
 
 
-def _count(state: State, sequence: Sequence, entry: Entry) -> None:
+def _count(state: State, sequence: Sequence) -> None:
     """Count prompt tokens where they are computed, and nowhere else."""
     account = sequence.account
-    first_time = max(account.cached + account.loaded + account.computed, entry.begin)
-    fresh = max(min(entry.end, sequence.prompt_tokens) - first_time, 0)
+    first_time = max(account.cached + account.loaded + account.computed, sequence.begin)
+    fresh = max(min(sequence.end, sequence.prompt_tokens) - first_time, 0)
     account.computed += fresh
-    again = min(entry.end, first_time) - entry.begin
-    if again > 0 and sequence.account.preemptions:
+    again = min(sequence.end, first_time) - sequence.begin
+    if again > 0 and account.preemptions:
         account.recomputed += again
     state.work += fresh
 

@@ -14,17 +14,17 @@ from headwater.schedule.events import (
     StartStore,
     StoreDone,
 )
-from headwater.schedule.sequence import Sequence
-from headwater.schedule.state import Load, State, lease_of
+from headwater.schedule.sequence import Sequence, lease_of
+from headwater.schedule.state import Load, State
 from headwater.schedule.step import SlotRun
 
 
 def load(state: State, sequence: Sequence, ready: int, now: float) -> bool:
     """Start loading what a tier offers beyond the ready part; False when there is nothing."""
     offer = state.ladder.offer(sequence.namespace, sequence.key, ready, now)
-    if offer is None or offer.end <= ready:
+    end = 0 if offer is None else min(offer.end, sequence.prompt_tokens)
+    if offer is None or end <= ready:
         return False
-    end = min(offer.end, sequence.prompt_tokens)
     number = state.new_id()
     state.loads[number] = Load(sequence, offer.tier, ready, end)
     sequence.load = number

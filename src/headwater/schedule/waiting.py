@@ -8,12 +8,14 @@ pages.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from heapq import heappop, heappush
+from typing import TypeVar
 
 from headwater.cache.listener import Place
 from headwater.cache.tokens import WIDTH
 from headwater.cache.tree import Match, Node, Owner
-from headwater.schedule.order import RANKS, USE_MATCH, Order
+from headwater.schedule.line import Line, ScannedLine, SortedLine
+from headwater.schedule.order import RESTLESS, USE_MATCH, Order
 from headwater.schedule.sequence import Sequence
 
 Matcher = Callable[[Sequence], Match]
@@ -23,9 +25,11 @@ class WaitingRoom:
     """Sequences that are not running. Listens to the cache."""
 
     def __init__(self, order: Order, patience: int) -> None:
-        self._rank = RANKS[order]
+        self._line: Line = ScannedLine(order) if order in RESTLESS else SortedLine(order)
         self._ranks_by_match = order in USE_MATCH
         self._patience = patience
+        self._admissions = 0
+        self._deadlines: list[tuple[int, int, int, Sequence]] = []
         self._all: dict[Sequence, None] = {}  # in order of arrival into the room
         self._stale: dict[Sequence, None] = {}
         self._behind: dict[tuple[Place, int], set[Sequence]] = {}
@@ -41,13 +45,19 @@ class WaitingRoom:
     def add(self, sequence: Sequence, now: float) -> None:
         sequence.waiting_since = now
         sequence.match = None
+        sequence.deadline = self._admissions + len(self._all) + self._patience
+        place = (sequence.deadline, sequence.arrival, sequence.choice, sequence)
+        heappush(self._deadlines, place)
         self._all[sequence] = None
         self._stale[sequence] = None
+        if not self._ranks_by_match:
+            self._line.put(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Take it out; it is not waiting any more."""
         self._unwatch(sequence)
         self._unfollow(sequence)
+        self._line.drop(sequence)
         self._stale.pop(sequence, None)
         del self._all[sequence]
 
@@ -63,35 +73,32 @@ class WaitingRoom:
 
         work: prompt tokens the engine has computed so far, the clock of the response ratio.
         """
+        self._mark_overdue()
         if self._ranks_by_match:
             for sequence in list(self._stale):
                 if sequence.maker is None:
                     self._rematch(sequence, matcher)
-        free = [s for s in self._all if s.maker is None]
-        if not free:
-            return None
-        best = min(free, key=lambda sequence: self._place_in_line(sequence, work))
-        if best in self._stale:
-            self._rematch(best, matcher)
-        return best
+                    self._line.put(sequence)
+        first = self._line.first(work)
+        if first is not None and first in self._stale:
+            self._rematch(first, matcher)
+        return first
 
-    def _place_in_line(self, sequence: Sequence, work: int) -> Any:
-        if sequence.started:
-            return (0, sequence.arrival)
-        priority = -sequence.request.priority
-        if sequence.passed >= self._patience:
-            return (1, priority, 0, sequence.arrival)
-        return (1, priority, 1, self._rank(sequence, work))
+    def admitted(self) -> None:
+        """Somebody has left the room for the batch."""
+        self._admissions += 1
 
-    def admitted(self, chosen: Sequence) -> None:
-        """Count who was passed over. The chosen one has left the room."""
-        for sequence in self._all:
-            if (
-                sequence.arrival < chosen.arrival
-                and sequence.request.priority >= chosen.request.priority
-                and sequence.maker is None
-            ):
-                sequence.passed += 1
+    def _mark_overdue(self) -> None:
+        """Who is `patience` places behind its turn under first come, first served, is next.
+
+        Its turn would have been after all who waited when it came.
+        """
+        while self._deadlines and self._deadlines[0][0] <= self._admissions:
+            deadline, _, _, sequence = heappop(self._deadlines)
+            if sequence in self._all and sequence.deadline == deadline:
+                sequence.overdue = True
+                if sequence.maker is None and sequence not in self._stale:
+                    self._line.put(sequence)
 
     # Waiting for somebody else's KV
 
@@ -99,6 +106,7 @@ class WaitingRoom:
         """Wait until the maker of a promise has written as far as this prompt goes with it."""
         assert match.maker is not None
         sequence.maker = match.maker
+        self._line.drop(sequence)
         self._followers.setdefault(match.maker, []).append((match.promised, sequence))
 
     def next_branch(self, maker: Owner, begin: int, end: int) -> int:
@@ -130,6 +138,8 @@ class WaitingRoom:
     def _wake(self, sequence: Sequence) -> None:
         sequence.maker = None
         self._stale[sequence] = None
+        if not self._ranks_by_match:
+            self._line.put(sequence)
 
     def _unfollow(self, sequence: Sequence) -> None:
         if sequence.maker is None:

@@ -129,9 +129,8 @@ class Rig:
 
     def copy(self, sequence: Sequence) -> None:
         """Carry out the branch's copy, for which there must be a page."""
-        copy = self.cache.copy_of(sequence.lease)
-        if copy is not None:
-            self.memory.copy(*copy)
+        if sequence.lease.copy is not None:
+            self.memory.copy(*self.cache.copy_of(sequence.lease))
             self.cache.copied(sequence.lease)
         self.verify(sequence)
 
@@ -154,9 +153,16 @@ class Rig:
         self.verify(sequence)
 
     def run(self, sequence: Sequence, to: int, room: int = 0) -> bool:
-        """All it takes to have positions [0, to) committed; False when there is no memory."""
+        """All it takes to have positions [0, to) committed; False when there is no memory.
+
+        Where the pool cannot hold a branch and the page it copies from, it computes instead.
+        """
         if not self.grow(sequence, to, room):
-            return False
+            if sequence.lease.copy is None:
+                return False
+            self.forgo_copy(sequence)
+            if not self.grow(sequence, to, room):
+                return False
         self.copy(sequence)
         if to > sequence.computed:
             self.write(sequence, to)

@@ -72,9 +72,7 @@ class SlotMemory:
         """Compute the KV of positions [begin, end), reading all before them."""
         self.verify(lease, key, begin)
         chain = digests(_world(lease.namespace, lease.root), key[: end * WIDTH])
-        for position, slot in zip(
-            range(begin, end), self._slots(lease, begin, end), strict=True
-        ):
+        for position, slot in zip(range(begin, end), self._slots(lease, begin, end), strict=True):
             self._put(slot, chain[position])
 
     def copy(self, source: int, target: int, count: int) -> None:

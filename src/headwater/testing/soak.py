@@ -10,7 +10,6 @@ import argparse
 import random
 import sys
 import time
-import traceback
 
 from headwater.cache.policies import POLICIES
 from headwater.testing.driver import Driver, Shape
@@ -25,16 +24,6 @@ def episode(seed: int, number: int, operations: int = EPISODE, policy: str = "lr
     driver = Driver(rng, Shape.drawn(rng, policy))
     driver.run(operations)
     return driver
-
-
-def soak(operations: int, seed: int, policy: str = "lru", first: int = 0) -> None:
-    """Run episodes until so many operations were done."""
-    done, number = 0, first
-    while done < operations:
-        size = min(EPISODE, operations - done)
-        episode(seed, number, size, policy)
-        done += size
-        number += 1
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,10 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     for number in range(episodes):
         try:
             episode(options.seed, number, policy=options.policy)
-        except Exception:
-            traceback.print_exc()
+        except BaseException:
             say(f"again: --seed {options.seed} --policy {options.policy} --episode {number}")
-            return 1
+            raise
         if time.monotonic() - shown > 5 or number + 1 == episodes:
             shown = time.monotonic()
             rate = (number + 1) * EPISODE / (shown - begun)

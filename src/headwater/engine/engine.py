@@ -1,0 +1,257 @@
+"""The live engine: one thread owns the machine, the model and the KV pool.
+
+    callers ── Submit, Cancelled, Swap, Inspect, Close ──> inbox
+                                                             |  drained between steps
+    callers <── pieces ── jobs <── actions ── machine.handle(event, now)
+                            |                     ^
+                            └ drawn tokens ── StepRunner.run(step)
+
+Nothing is shared, so nothing is locked but the inbox's end. A cancel takes effect within one step.
+With nothing to compute the thread sleeps on its inbox. Whatever goes wrong in the thread ends it:
+every request is told so and later ones are refused, because a machine that has missed an event can
+no longer vouch for its pages.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Literal
+
+from headwater.cache.check import check, check_idle
+from headwater.engine.event_log import EventLog
+from headwater.engine.job import Job
+from headwater.engine.runner import StepRunner
+from headwater.engine.sampling import SamplingParams
+from headwater.errors import BadRequest, EngineStopped, HeadwaterError
+from headwater.schedule.events import (
+    Action,
+    AnyEvent,
+    Arrived,
+    Cancelled,
+    Finish,
+    Reject,
+    RunStep,
+    StepDone,
+    SwapWeights,
+    Wake,
+    WakeAt,
+    WeightsReplaced,
+)
+from headwater.schedule.machine import Machine
+from headwater.schedule.step import Step
+
+CloseMode = Literal["drain", "cancel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Replace the weights by calling `put`, when the machine says so."""
+
+    event: WeightsReplaced
+    put: Callable[[], None]
+    done: Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Answer a question about the machine between two steps."""
+
+    question: Callable[[Machine], Any]
+    answer: Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Take no more messages; finish what runs, or cancel it, then end."""
+
+    mode: CloseMode
+
+
+Message = Job | Cancelled | Swap | Inspect | Close
+
+
+class Engine:
+    """Runs a machine's steps in a thread of its own until it is closed or fails."""
+
+    def __init__(
+        self, machine: Machine, runner: StepRunner, log: EventLog, *, checked: bool = False
+    ) -> None:
+        """checked: count all pages again after every event and whenever the engine goes idle."""
+        self._machine = machine
+        self._runner = runner
+        self._log = log
+        self._checked = checked
+        self._inbox: SimpleQueue[Message] = SimpleQueue()
+        self._gate = threading.Lock()  # held while a message is posted, and to end posting
+        self._ended: EngineStopped | None = None
+        self._closing = False
+        self._jobs: dict[int, Job] = {}
+        self._step: tuple[Step, dict[int, SamplingParams]] | None = None
+        self._swap: Swap | None = None
+        self._wake: float | None = None
+        # A daemon, since a program that forgets to close its engine must still be able to end.
+        self._thread = threading.Thread(target=self._run, name="headwater", daemon=True)
+
+    # The callers' side
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def healthy(self) -> bool:
+        return self._ended is None and self._thread.is_alive()
+
+    def post(self, message: Message) -> None:
+        """Put a message into the inbox. Raises EngineStopped when nobody would read it."""
+        with self._gate:
+            if self._ended is not None:
+                raise EngineStopped(str(self._ended))
+            if isinstance(message, Close):
+                self._ended = EngineStopped("The engine is closed.")
+            self._inbox.put(message)
+
+    def cancel(self, request: int) -> None:
+        """Cancel a request; one that has ended, or whose engine has, stays as it is."""
+        try:
+            self.post(Cancelled(request))
+        except EngineStopped:
+            return
+
+    def inspect(self, question: Callable[[Machine], Any]) -> Any:
+        """What the engine's thread answers between two steps."""
+        answer: Future[Any] = Future()
+        self.post(Inspect(question, answer))
+        return answer.result()
+
+    def close(self, mode: CloseMode) -> None:
+        """End the thread and wait for it; closing again only waits."""
+        try:
+            self.post(Close(mode))
+        except EngineStopped:
+            pass
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    # The thread's side
+
+    def _run(self) -> None:
+        reason = EngineStopped("The engine is closed.")
+        try:
+            while not (self._closing and self._machine.is_idle):
+                for message in self._messages():
+                    self._take(message)
+                self._run_step()
+        except BaseException as error:  # noqa: BLE001 - whatever it was, nobody may wait for ever
+            reason = EngineStopped(f"The engine has stopped: {type(error).__name__}: {error}")
+            reason.__cause__ = error
+        self._end(reason)
+
+    def _messages(self) -> list[Message]:
+        """All messages that are there; when there is nothing to compute, at least one or a wake."""
+        messages: list[Message] = []
+        if self._step is None and self._inbox.empty():
+            messages += self._sleep()
+        while not self._inbox.empty():  # this thread alone takes messages out
+            messages.append(self._inbox.get())
+        return messages
+
+    def _sleep(self) -> list[Message]:
+        """Wait for a message, or until the machine wants to be woken."""
+        _, loads, waiting = self._machine.counts
+        if waiting and not loads and self._wake is None:
+            raise RuntimeError(f"{waiting} requests wait and nothing runs")
+        timeout = None if self._wake is None else max(self._wake - time.monotonic(), 0.0)
+        try:
+            return [self._inbox.get(timeout=timeout)]
+        except Empty:
+            self._wake = None
+            self._handle(Wake())
+            return []
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Job():
+                self._jobs[message.request.id] = message
+                self._handle(Arrived(message.request))
+            case Cancelled():
+                self._handle(message)
+            case Swap():
+                self._swap = message
+                self._handle(message.event)
+            case Inspect():
+                message.answer.set_result(message.question(self._machine))
+            case Close():
+                self._closing = True
+                if message.mode == "cancel":
+                    for request in list(self._jobs):
+                        self._handle(Cancelled(request))
+
+    def _run_step(self) -> None:
+        if self._step is None:
+            return
+        (step, params), self._step = self._step, None
+        drawn = self._runner.run(step, params)
+        stopped = []
+        for sample, token, logprobs in zip(step.samples, drawn.tokens, drawn.logprobs, strict=True):
+            job = self._jobs.get(sample.request)  # None: cancelled while the step was on its way
+            stopped.append(job is not None and job.drawn(sample.choice, token, logprobs))
+        self._handle(StepDone(step.id, drawn.tokens, stopped))
+
+    def _handle(self, event: AnyEvent) -> None:
+        now = time.monotonic()
+        actions = self._machine.handle(event, now)
+        self._log.write(now, event, actions)
+        for action in actions:
+            self._carry_out(action)
+        if self._checked:
+            (check_idle if self._machine.is_idle else check)(self._machine.cache)
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case RunStep(step):
+                params = {each.request: self._jobs[each.request].params for each in step.samples}
+                self._step = step, params
+            case Finish():
+                if self._jobs[action.request].finish(action):
+                    del self._jobs[action.request]
+            case Reject():
+                self._jobs.pop(action.request).deliver(BadRequest(action.why))
+            case SwapWeights():
+                assert self._swap is not None
+                self._swap.put()
+                self._swap.done.set_result(None)
+                self._swap = None
+            case WakeAt():
+                self._wake = action.time
+            case _:
+                raise TypeError(f"nothing here can carry out {type(action).__name__}")
+
+    def _end(self, reason: EngineStopped) -> None:
+        """Refuse further messages and tell everybody who waits."""
+        with self._gate:
+            if self._ended is None or reason.__cause__ is not None:
+                self._ended = reason
+        self._log.close()
+        waiting: list[Message] = list(self._jobs.values())
+        if self._swap is not None:
+            waiting.append(self._swap)
+        while not self._inbox.empty():
+            waiting.append(self._inbox.get())
+        for message in waiting:
+            _fail(message, reason)
+
+
+def _fail(message: Message, reason: HeadwaterError) -> None:
+    """Tell who waits for a message that it will not be answered."""
+    match message:
+        case Job():
+            message.deliver(reason)
+        case Swap():
+            message.done.set_exception(reason)
+        case Inspect():
+            message.answer.set_exception(reason)

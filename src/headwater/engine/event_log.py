@@ -1,0 +1,53 @@
+"""Where a live engine's events go, so that the run can be replayed (see `schedule.replay`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from headwater.errors import HeadwaterError
+from headwater.schedule.events import Action, AnyEvent
+from headwater.schedule.recipe import Recipe
+from headwater.schedule.replay import header_line, record_line
+
+
+class EventLog(Protocol):
+    """Hears of every event, in order, by the one thread that handles them."""
+
+    def write(self, at: float, event: AnyEvent, actions: Sequence[Action]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class NoLog:
+    """Forgets everything."""
+
+    def write(self, at: float, event: AnyEvent, actions: Sequence[Action]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class FileLog:
+    """Lines of JSON in a new file that only its owner may read: prompts stand in it."""
+
+    def __init__(self, path: Path, recipe: Recipe) -> None:
+        """Begin the log. Raises HeadwaterError when the file exists or cannot be made."""
+        try:
+            self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        except OSError as error:
+            raise HeadwaterError(f"The log {path} cannot be made: {error.strerror}.") from error
+        self._file.write(header_line(recipe))
+
+    def write(self, at: float, event: AnyEvent, actions: Sequence[Action]) -> None:
+        self._file.write(record_line(at, event, actions))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def event_log(path: Path | str | None, recipe: Recipe) -> EventLog:
+    return NoLog() if path is None else FileLog(Path(path), recipe)

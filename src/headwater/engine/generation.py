@@ -1,0 +1,111 @@
+"""The caller's end of a request: a handle to wait on, to iterate over, to cancel.
+
+Two kinds with the same verbs, one for threads and one for asyncio. Leaving a loop over the pieces
+early cancels the request: who does not listen any more wants nothing computed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from queue import Empty, SimpleQueue
+
+from headwater.engine.results import Assembly, Piece, Result
+from headwater.errors import HeadwaterError
+
+Delivered = Piece | HeadwaterError
+
+
+class Handle:
+    """What both kinds share: the pieces so far, and how the request ended."""
+
+    def __init__(self, choices: int, cancel: Callable[[], None]) -> None:
+        """cancel: tells the engine; harmless when the request has ended."""
+        self._assembly = Assembly(choices)
+        self._cancel = cancel
+        self._error: HeadwaterError | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """All that will come was received."""
+        return self._error is not None or self._assembly.is_complete
+
+    def cancel(self) -> None:
+        """End the request within one step. KV that is computed stays cached."""
+        if not self.is_done:
+            self._cancel()
+
+    def _received(self, delivered: Delivered) -> Piece:
+        if isinstance(delivered, HeadwaterError):
+            self._error = delivered
+            raise delivered
+        self._assembly.add(delivered)
+        return delivered
+
+    def _ended(self) -> Result:
+        if self._error is not None:
+            raise self._error
+        return self._assembly.result()
+
+
+class Generation(Handle):
+    """A request as a thread sees it. Not to be shared between threads, but for `cancel`."""
+
+    def __init__(self, choices: int, cancel: Callable[[], None]) -> None:
+        super().__init__(choices, cancel)
+        self._queue: SimpleQueue[Delivered] = SimpleQueue()
+        self.deliver = self._queue.put
+
+    def __iter__(self) -> Iterator[Piece]:
+        """The pieces that were not taken yet, as they come."""
+        try:
+            while not self.is_done:
+                yield self._received(self._queue.get())
+        finally:
+            self.cancel()
+
+    def result(self, timeout: float | None = None) -> Result:
+        """Wait for the end.
+
+        Raises what ended the request early (BadRequest, Cancelled, EngineStopped), or TimeoutError
+        when no piece comes for `timeout` seconds; the request goes on then.
+        """
+        while not self.is_done:
+            try:
+                self._received(self._queue.get(timeout=timeout))
+            except Empty:
+                raise TimeoutError(f"no token came for {timeout} seconds") from None
+        return self._ended()
+
+
+class AsyncGeneration(Handle):
+    """A request as a coroutine sees it; belongs to the event loop it was made in."""
+
+    def __init__(self, choices: int, cancel: Callable[[], None]) -> None:
+        super().__init__(choices, cancel)
+        self._queue: asyncio.Queue[Delivered] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+
+    def deliver(self, delivered: Delivered) -> None:
+        """Called by the engine's thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, delivered)
+        except RuntimeError:  # the loop is closed: nobody will ever listen
+            self._cancel()
+
+    async def __aiter__(self) -> AsyncIterator[Piece]:
+        """The pieces that were not taken yet, as they come."""
+        try:
+            while not self.is_done:
+                yield self._received(await self._queue.get())
+        finally:
+            self.cancel()
+
+    async def result(self) -> Result:
+        """Wait for the end; a task that is cancelled while it waits cancels the request."""
+        try:
+            while not self.is_done:
+                self._received(await self._queue.get())
+        finally:
+            self.cancel()
+        return self._ended()

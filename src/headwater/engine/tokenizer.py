@@ -1,0 +1,115 @@
+"""A model's tokenizer: text to tokens, chat messages to tokens, a token to its bytes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateError
+from transformers import AutoTokenizer
+
+from headwater.engine.detokenize import Detokenizer
+from headwater.errors import BadRequest, ModelRefused
+
+Message = Mapping[str, Any]
+"""A chat message: `role`, `content`, and whatever else the model's template reads."""
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+class Tokenizer:
+    """Wraps the fast tokenizer of a model folder. Safe to use from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the folder. Raises ModelRefused when its tokens cannot be turned into bytes."""
+        try:
+            self._whole = AutoTokenizer.from_pretrained(folder)
+            self._fast = self._whole.backend_tokenizer
+        except (OSError, ValueError, AttributeError) as error:
+            raise ModelRefused(f"The tokenizer in {folder} cannot be read: {error}") from error
+        self._spelling = _spelling(set(_decoders(self._fast.decoder)))
+        added = self._fast.get_added_tokens_decoder()
+        self._added = {
+            token: b"" if each.special else each.content.encode() for token, each in added.items()
+        }
+        self._bytes: dict[int, bytes] = {}
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, with what the tokenizer puts before every text."""
+        tokens: list[int] = self._fast.encode(text).ids
+        return tokens
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens of a conversation, up to where the assistant's next answer begins."""
+        if not self._whole.chat_template:
+            raise BadRequest("This model has no chat template; send the prompt as text.")
+        try:
+            text = self._whole.apply_chat_template(
+                list(messages), tokenize=False, add_generation_prompt=True
+            )
+        except (TemplateError, KeyError, TypeError, ValueError) as error:
+            raise BadRequest(f"The model's chat template refuses the messages: {error}.") from error
+        tokens: list[int] = self._fast.encode(text, add_special_tokens=False).ids
+        return tokens
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, special ones left out."""
+        return b"".join(map(self.bytes_of, tokens)).decode(errors="replace")
+
+    def detokenizer(self) -> Detokenizer:
+        return Detokenizer(self.bytes_of)
+
+    def bytes_of(self, token: int) -> bytes:
+        """The bytes a token adds to a text."""
+        found = self._bytes.get(token)
+        if found is None:
+            found = self._bytes[token] = self._spell(token)
+        return found
+
+    def _spell(self, token: int) -> bytes:
+        if token in self._added:
+            return self._added[token]
+        # A model may have more rows of embeddings than its tokenizer has tokens.
+        return self._spelling.bytes_of(self._fast.id_to_token(token) or "")
+
+
+class ByteLevel:
+    """Every byte is written as one printable character (GPT-2 and most since)."""
+
+    def __init__(self) -> None:
+        printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+        others = [byte for byte in range(0x100) if byte not in printable]
+        self._byte = {chr(byte): byte for byte in printable}
+        self._byte |= {chr(0x100 + index): byte for index, byte in enumerate(others)}
+
+    def bytes_of(self, spelled: str) -> bytes:
+        return bytes(self._byte[character] for character in spelled)
+
+
+class SentencePiece:
+    """Text with `▁` for a space; a byte that is no whole character is spelled `<0xE2>`."""
+
+    def bytes_of(self, spelled: str) -> bytes:
+        byte = _BYTE.fullmatch(spelled)
+        return bytes.fromhex(byte[1]) if byte else spelled.replace("▁", " ").encode()
+
+
+def _spelling(decoders: set[str]) -> ByteLevel | SentencePiece:
+    if "ByteLevel" in decoders:
+        return ByteLevel()
+    if decoders & {"ByteFallback", "Metaspace"}:
+        return SentencePiece()
+    named = ", ".join(sorted(decoders)) or "nothing"
+    raise ModelRefused(f"This model's tokenizer decodes by {named}, which is not supported.")
+
+
+def _decoders(decoder: Any) -> Iterator[str]:
+    """The types of a decoder and of its parts."""
+    parts = [json.loads(decoder.__getstate__())] if decoder is not None else []
+    while parts:
+        part = parts.pop()
+        yield part["type"]
+        parts += part.get("decoders", ())

@@ -1,0 +1,44 @@
+"""What a machine is built from, as data: a live engine and the replay of its log build the same."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from headwater.cache.no_cache import NoCache
+from headwater.cache.pages import PagePool
+from headwater.cache.policies import policy_named
+from headwater.cache.prefix_cache import PrefixCache
+from headwater.schedule.machine import Machine
+from headwater.schedule.settings import Settings
+from headwater.schedule.state import NamespaceOf
+
+CacheName = Literal["prefix", "none"]
+
+CACHES: dict[CacheName, type[PrefixCache]] = {"prefix": PrefixCache, "none": NoCache}
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    settings: the scheduler's. pages, page: the KV pool, in pages and tokens a page.
+    cache, policy: by name. epoch: that of the weights in memory.
+    """
+
+    settings: Settings
+    pages: int
+    page: int
+    epoch: str
+    cache: CacheName = "prefix"
+    policy: str = "lru"
+
+    def build(self, namespace_of: NamespaceOf) -> Machine:
+        """A new machine. Raises ValueError for settings or names that make no sense."""
+        return Machine(
+            PagePool(self.pages, self.page),
+            policy_named(self.policy),
+            namespace_of,
+            self.settings,
+            epoch=self.epoch,
+            cache_class=CACHES[self.cache],
+        )

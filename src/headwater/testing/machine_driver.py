@@ -1,0 +1,458 @@
+"""Random events for a small scheduler, with everything it says held against a simulated engine.
+
+The driver plays the world: requests that arrive and are given up, an engine that takes its time, a
+tier that forgets, weights that change. It believes nothing: what steps read is verified slot by
+slot, answers are compared with those of the same request alone, accounts must add up, and the whole
+log must replay to the same actions. Every choice comes from the `random.Random` that is passed in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from headwater.cache.check import check, check_idle
+from headwater.cache.listener import Listener, Silence
+from headwater.cache.pages import PagePool
+from headwater.cache.policies import policy_named
+from headwater.cache.tokens import WIDTH, count, pack
+from headwater.schedule.events import (
+    Action,
+    AnyAction,
+    AnyEvent,
+    Arrived,
+    Cancelled,
+    CancelLoad,
+    Event,
+    Finish,
+    Reject,
+    Request,
+    RunStep,
+    StartLoad,
+    StartStore,
+    StepDone,
+    SwapWeights,
+    Wake,
+    WeightsReplaced,
+)
+from headwater.schedule.ladder import Ladder, NoTiers
+from headwater.schedule.machine import Machine
+from headwater.schedule.order import Order
+from headwater.schedule.settings import Settings
+from headwater.schedule.step import Step
+from headwater.testing import alone
+from headwater.testing.fake_model import Drawn, EngineMemory, FakeModel, watched
+from headwater.testing.fake_tier import FakeTier, RecordedLadder
+
+PATIENCE_WITH_STEPS = 4_000
+"""Steps in which nobody finishes before the driver speaks of a livelock."""
+
+
+class Wrong(AssertionError):
+    """The machine said or did something that cannot be; the message says what."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How big the world is in which the events happen."""
+
+    page: int = 4
+    pages: int = 40
+    ghost_tokens: int | None = None
+    policy: str = "lru"
+    settings: Settings = field(
+        default_factory=lambda: Settings(context=60, running=4, step_tokens=16, patience=3)
+    )
+    namespaces: int = 2
+    vocabulary: int = 3
+    most_choices: int = 3
+    tier: bool = True
+    weights: bool = True
+    cancels: float = 0.15
+
+    @classmethod
+    def drawn(cls, rng: random.Random) -> Shape:
+        page = rng.choice((1, 4, 4, 16))
+        running = rng.choice((1, 2, 4, 8))
+        settings = Settings(
+            context=rng.choice((2 * page + 3, 40, 40, 90)),
+            running=running,
+            step_tokens=max(running, rng.choice((8, 16, 64))),
+            patience=rng.choice((1, 3, 10)),
+            order=rng.choice(list(Order)),
+            growth_pages=rng.choice((0, 2)),
+        )
+        return cls(
+            page=page,
+            pages=rng.choice((7, 7, 12, 40, 200)),
+            ghost_tokens=rng.choice((0, 4 * page, None)),
+            settings=settings,
+            namespaces=rng.choice((1, 2, 4)),
+            vocabulary=rng.choice((2, 3, 50)),
+            most_choices=min(running, rng.choice((1, 3))),
+            tier=rng.random() < 0.5,
+            weights=rng.random() < 0.4,
+            cancels=rng.choice((0.0, 0.15, 0.4)),
+        )
+
+
+def namespace_of(epoch: str, domain: str, salt: str) -> bytes:
+    """Readable, so that a failure can be read."""
+    return f"{epoch}/{domain}/{salt}".encode()
+
+
+def machine_of(shape: Shape, pool: PagePool, watcher: Listener, ladder: Ladder) -> Machine:
+    return Machine(
+        pool,
+        policy_named(shape.policy),
+        namespace_of,
+        shape.settings,
+        epoch="w0",
+        ladder=ladder,
+        cache_class=watched(watcher, shape.ghost_tokens),
+    )
+
+
+@dataclass
+class Asked:
+    """A request as its caller sees it: the tokens of each choice, and what has ended how."""
+
+    request: Request
+    texts: list[list[int]]
+    ended: dict[int, Finish] = field(default_factory=dict)
+    is_given_up: bool = False
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the next step must look like, if only the end of this one happens."""
+
+    samples: list[tuple[int, int, int]]
+    repeat: int
+
+
+class MachineDriver:
+    """Lets one random thing after another happen to a machine, and watches it."""
+
+    def __init__(self, rng: random.Random, shape: Shape) -> None:
+        self.rng = rng
+        self.shape = shape
+        self.memory = EngineMemory(shape.pages, shape.page)
+        self.model = FakeModel(self.memory, namespace_of, "w0", shape.vocabulary)
+        self.tier = FakeTier(rng, self.model)
+        ladder: Ladder = self.tier if shape.tier else NoTiers()
+        self.machine = machine_of(shape, self.memory.pool, self.memory, ladder)
+        self.now = 0.0
+        self.live: dict[int, Asked] = {}
+        self.finished: list[Asked] = []
+        self.rejected = 0
+        self.cached_tokens = 0
+        self.log: list[tuple[bytes, float, bytes]] = []  # (event, now, actions)
+        self._asked = 0
+        self._step: Step | None = None
+        self._digests: list[int] | None = None  # of the step, once the engine has computed it
+        self._is_disturbed = False  # something besides its end has happened during the step
+        self._expected: Expected | None = None
+        self._swap: WeightsReplaced | None = None
+        self._swaps = 0
+        self._steps_without_end = 0
+        self._prompts = [self._fresh(rng.randint(1, shape.settings.context)) for _ in range(3)]
+        self._knowers: dict[tuple[str, str, bytes], int | None] = {}
+
+    def run(self, requests: int) -> None:
+        """So many requests from the first to the last; then the baseline must be reached."""
+        while self._asked < requests:
+            self.something()
+        while not self.machine.is_idle:
+            self.something(arrivals=False)
+        self._finish()
+
+    # What can happen
+
+    def something(self, *, arrivals: bool = True) -> None:
+        """One event, of those that can happen now."""
+        rng = self.rng
+        can: dict[Callable[[], None], float] = {self._wake: 0.02}
+        if arrivals:
+            can[self._arrive] = 0.6
+        if self._step is not None:
+            can[self._end_step] = 1.0
+        if self.tier.loads:
+            can[self._end_load] = 0.25
+        if self.tier.stores:
+            can[self._end_store] = 0.25
+        if self.live:
+            can[self._cancel] = self.shape.cancels
+        if arrivals and self.shape.weights:
+            can[self._replace_weights] = 0.03
+        happens = rng.choices(list(can), weights=list(can.values()))[0]
+        happens()
+
+    def _arrive(self) -> None:
+        for _ in range(self.rng.choice((1, 1, 1, 1, 6))):
+            self.ask(self._request())
+
+    def _request(self) -> Request:
+        rng, shape = self.rng, self.shape
+        self._asked += 1
+        place = rng.randrange(shape.namespaces)
+        return Request(
+            id=self._asked,
+            prompt=self._prompt(),
+            max_tokens=rng.choice((1, 2, rng.randint(1, shape.settings.context))),
+            domain="ab"[place % 2],
+            salt="" if place < 2 else "s",
+            choices=rng.choice((1, 1, 1, shape.most_choices)),
+            stop_tokens=(0,) if rng.random() < 0.2 else (),
+            priority=rng.choice((0, 0, 0, 1)),
+        )
+
+    def _prompt(self) -> bytes:
+        """Something seen before, cut somewhere (often at a page), with something new behind."""
+        rng, page = self.rng, self.shape.page
+        seen = rng.choice(self._prompts)
+        keep = rng.choice((count(seen), rng.randint(0, count(seen)), rng.randint(0, 3) * page))
+        fresh = rng.choice((0, 0, 1, page, rng.randrange(self.shape.settings.context)))
+        longest = self.shape.settings.context + (rng.random() < 0.02)
+        prompt = (seen[: keep * WIDTH] + self._fresh(fresh))[: longest * WIDTH] or self._fresh(1)
+        self._remember(prompt)
+        return prompt
+
+    def _remember(self, text: bytes) -> None:
+        if len(self._prompts) < 10:
+            self._prompts.append(text)
+        else:
+            self._prompts[self.rng.randrange(10)] = text
+
+    def _fresh(self, length: int) -> bytes:
+        return pack([self.rng.randrange(self.shape.vocabulary) for _ in range(length)])
+
+    def _end_step(self) -> None:
+        step, digests = self._step, self._digests
+        assert step is not None
+        if digests is None:
+            digests = self.model.run(step)
+        else:
+            self.model.confirm(step, digests)
+        drawn = self.model.draw(step, digests)
+        for sample, one in zip(step.samples, drawn, strict=True):
+            asked = self.live.get(sample.request)
+            if asked is not None:
+                asked.texts[sample.choice].append(one.token)
+                self._know(asked.request, sample.choice)
+        self._step = self._digests = None
+        self._expected = self._after(step, drawn)
+        self.deliver(StepDone(step.id, [d.token for d in drawn], [d.stopped for d in drawn]))
+
+    def _after(self, step: Step, drawn: list[Drawn]) -> Expected | None:
+        """What `repeat` promises of the next step, given what was drawn in this one."""
+        if step.repeat == 0 or self._is_disturbed:
+            return None
+        for sample, one in zip(step.samples, drawn, strict=True):
+            asked = self.live.get(sample.request)
+            if asked is None or one.stopped or one.token in asked.request.stop_tokens:
+                return None
+        samples = [(s.request, s.choice, s.position + 1) for s in step.samples]
+        return Expected(samples, step.repeat - 1)
+
+    def _end_load(self) -> None:
+        self.deliver(self.tier.end_load(self.rng.choice(self.tier.loads)))
+
+    def _end_store(self) -> None:
+        self.deliver(self.tier.end_store(self.rng.choice(self.tier.stores)))
+
+    def _cancel(self) -> None:
+        asked = self.live[self.rng.choice(list(self.live))]
+        asked.is_given_up = True
+        self.deliver(Cancelled(asked.request.id))
+        if asked.request.id in self.live:
+            raise Wrong(f"request {asked.request.id} was cancelled and lives on")
+
+    def _replace_weights(self) -> None:
+        self._swaps += 1
+        self._swap = WeightsReplaced(f"w{self._swaps}", self.rng.choice(("restart", "drain")))
+        self.deliver(self._swap)
+
+    def _wake(self) -> None:
+        self.deliver(Wake())
+
+    # What the machine makes of it
+
+    def ask(self, request: Request) -> None:
+        self.live[request.id] = asked = Asked(request, [[] for _ in range(request.choices)])
+        self.model.begin(request)
+        self._know(asked.request, None)
+        self.deliver(Arrived(request))
+
+    def deliver(self, event: Event) -> None:
+        """Let an event happen; carry out and judge what follows."""
+        self.now += self.rng.random()
+        recorded = msgspec.msgpack.encode(event)
+        self._is_disturbed = self._is_disturbed or not isinstance(event, StepDone)
+        actions = self.machine.handle(event, self.now)
+        self.log.append((recorded, self.now, msgspec.msgpack.encode(actions)))
+        for action in actions:
+            self._carry_out(action)
+        self._expected = None
+        check(self.machine.cache)
+        self._check_progress()
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case RunStep(step=step):
+                self._begin_step(step)
+            case StartLoad():
+                self.tier.start_load(action, self.live[action.request].request.prompt)
+            case CancelLoad():
+                self.tier.cancel_load(action)
+            case StartStore():
+                self.tier.start_store(action)
+            case SwapWeights(epoch=epoch):
+                self._swap_weights(epoch)
+            case Finish():
+                self._ended(action)
+            case Reject():
+                self._rejected(action)
+            case _:
+                raise Wrong(f"nobody asked for {action}")
+
+    def _begin_step(self, step: Step) -> None:
+        settings = self.shape.settings
+        if self._step is not None:
+            raise Wrong(f"step {step.id} is started while {self._step.id} runs")
+        if len(step.tokens) > settings.step_tokens:
+            raise Wrong(f"step {step.id} has {len(step.tokens)} rows of {settings.step_tokens}")
+        self._check_repeat(step)
+        self._step = step
+        self._is_disturbed = False
+        # An engine computes early or late in the time a step takes; what is there must be the same.
+        self._digests = self.model.run(step) if self.rng.random() < 0.5 else None
+        self._steps_without_end += 1
+
+    def _check_repeat(self, step: Step) -> None:
+        expected = self._expected
+        if expected is None:
+            return
+        samples = [(s.request, s.choice, s.position) for s in step.samples]
+        same = samples == expected.samples and len(step.tokens) == len(samples)
+        if not same or step.repeat < expected.repeat or step.copies:
+            raise Wrong(f"{expected} was promised, and the step is {samples}, {step.repeat}")
+
+    def _swap_weights(self, epoch: str) -> None:
+        swap = self._swap
+        if swap is None or swap.epoch != epoch or self.machine.epoch != epoch:
+            raise Wrong(f"weights {epoch} are put in place, and nobody has replaced them")
+        if self._step is not None:
+            raise Wrong("weights are replaced under a step")
+        if swap.mode == "drain" and any(self._is_halfway(asked) for asked in self.live.values()):
+            raise Wrong("weights are replaced under an answer that should have ended first")
+        self._swap = None
+        self.model.swap(epoch)
+
+    @staticmethod
+    def _is_halfway(asked: Asked) -> bool:
+        return any(asked.texts)
+
+    def _rejected(self, reject: Reject) -> None:
+        asked = self.live.pop(reject.request)
+        tokens, settings = count(asked.request.prompt), self.shape.settings
+        if tokens <= min(settings.context, self.shape.pages * self.shape.page):
+            raise Wrong(f"{asked.request} could have run: {reject.why}")
+        self.rejected += 1
+
+    def _ended(self, finish: Finish) -> None:
+        asked = self.live[finish.request]
+        if finish.choice in asked.ended:
+            raise Wrong(f"choice {finish.choice} of request {finish.request} ends twice")
+        asked.ended[finish.choice] = finish
+        self._check_answer(asked, finish)
+        if finish.choice == 0:
+            self._check_account(asked, finish)
+        self._remember(asked.request.prompt + pack(asked.texts[finish.choice]))
+        self._steps_without_end = 0
+        if len(asked.ended) == asked.request.choices:
+            self.finished.append(self.live.pop(finish.request))
+
+    # What must be true of it
+
+    def _check_answer(self, asked: Asked, finish: Finish) -> None:
+        """The tokens are those of the request alone, all of them or up to where it was cut off."""
+        request, text = asked.request, asked.texts[finish.choice]
+        settings = self.shape.settings
+        answer = alone.answers(request, settings.context, self.shape.vocabulary)[finish.choice]
+        known = count(request.prompt) + len(text)
+        outgrown = finish.reason == "length" and known > self.shape.pages * self.shape.page
+        if finish.reason == "cancelled" and not asked.is_given_up:
+            raise Wrong(f"request {request.id} was not cancelled")
+        if outgrown or finish.reason == "cancelled":
+            answer = answer[: len(text)]
+        if text != answer:
+            raise Wrong(f"choice {finish.choice} of {request.id} is {text}, alone it is {answer}")
+        if finish.account.generated != len(text) and not asked.is_given_up:
+            raise Wrong(f"{len(text)} tokens drawn, {finish.account.generated} accounted for")
+
+    def _check_account(self, asked: Asked, finish: Finish) -> None:
+        account, prompt = finish.account, asked.request.prompt
+        total = account.cached + account.loaded + account.computed
+        complete = finish.reason != "cancelled"
+        if account.prompt != count(prompt) or total > account.prompt:
+            raise Wrong(f"request {asked.request.id} of {count(prompt)} tokens has {account}")
+        if complete and total != account.prompt:
+            raise Wrong(f"request {asked.request.id}: {total} of {account.prompt} in {account}")
+        if account.cached > self._known_to_others(asked.request):
+            raise Wrong(f"request {asked.request.id} hits what nobody in its namespace has said")
+        self.cached_tokens += account.cached
+
+    def _know(self, request: Request, choice: int | None) -> None:
+        """Note who in a namespace has had which prefixes: one request, or (None) several."""
+        prompt = request.prompt
+        if choice is not None:
+            text = prompt + pack(self.live[request.id].texts[choice])
+            ends = [len(text)]
+        else:
+            text, ends = prompt, list(range(WIDTH, len(prompt) + 1, WIDTH))
+        for end in ends:
+            prefix = (request.domain, request.salt, text[:end])
+            if self._knowers.setdefault(prefix, request.id) != request.id:
+                self._knowers[prefix] = None
+
+    def _known_to_others(self, request: Request) -> int:
+        """How much of a prompt somebody else in its namespace has had too."""
+        prompt = request.prompt
+        known = 0
+        while known < count(prompt):
+            prefix = (request.domain, request.salt, prompt[: (known + 1) * WIDTH])
+            if self._knowers.get(prefix, request.id) == request.id:
+                break
+            known += 1
+        return known
+
+    def _check_progress(self) -> None:
+        """Somebody is at work, or nobody wants anything."""
+        at_work = self._step is not None or self.tier.loads or self.tier.stores
+        if not at_work and (self.live or not self.machine.is_idle):
+            raise Wrong(f"nothing runs and {len(self.live)} requests are unfinished")
+        if self._steps_without_end > PATIENCE_WITH_STEPS:
+            raise Wrong(f"nobody has finished in {self._steps_without_end} steps")
+
+    def _finish(self) -> None:
+        check_idle(self.machine.cache)
+        if self.live or self.machine.counts != (0, 0, 0):
+            raise Wrong(f"{self.machine.counts} run, load and wait at idle")
+        self.replay()
+
+    def replay(self) -> None:
+        """The log makes a fresh machine do the same."""
+        pool = PagePool(self.shape.pages, self.shape.page)
+        ladder: Ladder = RecordedLadder(self.tier.answers) if self.shape.tier else NoTiers()
+        machine = machine_of(self.shape, pool, Silence(), ladder)
+        events = msgspec.msgpack.Decoder(AnyEvent)
+        actions_of = msgspec.msgpack.Decoder(list[AnyAction])
+        for recorded, now, expected in self.log:
+            actions = machine.handle(events.decode(recorded), now)
+            if msgspec.msgpack.encode(actions) != expected:
+                was = actions_of.decode(expected)
+                raise Wrong(f"at {now} the replay does {actions}, the first run did {was}")
