@@ -65,24 +65,21 @@ def to_json(rows: Iterable[Row], threads: int) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
-def show(rows: Iterable[Row], console: Console) -> None:
-    """A table for people, with each target and whether it was met."""
-    table = Table("id", "value", "unit", "target", "", "against", "how")
-    for name in ("value", "target"):
-        next(column for column in table.columns if column.header == name).justify = "right"
+def show(rows: Sequence[Row], console: Console) -> None:
+    """A table for people, with each target and whether it was met; below it, how each was taken."""
+    table = Table()
+    for header in ("id", "value", "unit", "target", ""):
+        right = header in ("value", "target")
+        table.add_column(header, justify="right" if right else "left", no_wrap=True)
     for row in rows:
         target = TARGETS.get(row.id)
         value = "—" if row.value is None else f"{row.value:.4g}"
-        table.add_row(
-            row.id,
-            value,
-            row.unit,
-            "" if target is None else str(target),
-            _verdict(row),
-            row.against,
-            row.how,
-        )
+        bound = "" if target is None else str(target)
+        table.add_row(row.id, value, row.unit, bound, _verdict(row))
     console.print(table)
+    for row in rows:
+        against = f" against {row.against}" if row.against else ""
+        console.print(f"{row.id}{against}: {row.how}", style="dim", highlight=False, markup=False)
 
 
 def _verdict(row: Row) -> str:

@@ -31,9 +31,11 @@ class Peer:
         import llama_cpp as lib
 
         lib.llama_backend_init()
-        self._model = lib.llama_model_load_from_file(
-            os.fsencode(model), lib.llama_model_default_params()
-        )
+        file = lib.llama_model_default_params()
+        # Its AMX kernels, which repack the weights, die of an illegal instruction on a virtual
+        # machine that shows AMX; without them it computes with AVX-512 or AVX2.
+        file.use_extra_bufts = False
+        self._model = lib.llama_model_load_from_file(os.fsencode(model), file)
         if not self._model:
             raise RuntimeError("it cannot read the model file")
         how = lib.llama_context_default_params()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from importlib.metadata import version
 from typing import Any
 
 
@@ -16,11 +17,11 @@ class Peer:
     def load(self, model: str, dtype: str, threads: int, kv_gib: float) -> dict[str, Any]:
         import torch
 
-        import headwater
+        from headwater import Headwater
 
         torch.set_num_threads(threads)
-        self._hw = headwater.Headwater(model, dtype=dtype, kv_memory=int(kv_gib * 2**30))
-        return {"name": "Headwater", "version": headwater.__version__}
+        self._hw = Headwater(model, dtype=dtype, kv_memory=int(kv_gib * 2**30))
+        return {"name": "Headwater", "version": version("headwater")}
 
     def cold(self, tokens: list[int]) -> float:
         return self.decode([tokens], 1)
@@ -30,8 +31,8 @@ class Peer:
 
     def decode(self, prompts: list[list[int]], new_tokens: int) -> float:
         start = time.perf_counter()
-        running = [self._hw.submit(p, max_tokens=new_tokens, ignore_eos=True) for p in prompts]
-        made = [len(request.result().tokens) for request in running]
+        running = [self._submit(prompt, new_tokens) for prompt in prompts]
+        made = [len(request.result().choices[0].tokens) for request in running]
         seconds = time.perf_counter() - start
         if made != [new_tokens] * len(prompts):
             raise RuntimeError(f"asked for {new_tokens} tokens each, got {made}")
@@ -52,11 +53,12 @@ class Peer:
                 prompts.append(
                     stem + [rng.randrange(100, 40_000) for _ in range(rng.randrange(4, 90))]
                 )
-            running = [
-                self._hw.submit(p, max_tokens=rng.randrange(1, 4), ignore_eos=True) for p in prompts
-            ]
+            running = [self._submit(prompt, rng.randrange(1, 4)) for prompt in prompts]
             for request in running:
                 request.result()
             earlier = (earlier + prompts)[-256:]
             total += sum(map(len, prompts))
         return total
+
+    def _submit(self, prompt: list[int], new_tokens: int) -> Any:
+        return self._hw.submit(prompt, max_tokens=new_tokens, temperature=0.0, ignore_eos=True)

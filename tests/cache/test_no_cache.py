@@ -29,4 +29,4 @@ def test_it_refuses_what_does_not_fit():
     cache = NoCache(PagePool(4, 4), LRU())
     lease = cache.lease(b"", pack(range(17)), 0.0)
     assert not cache.grow(lease, 17, 0.0)
-    assert cache.forget(b"", 0.0) == 0
+    assert cache.forget(b"") == 0

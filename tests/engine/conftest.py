@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from headwater.engine.api import Headwater
+from headwater.engine.loaded import LoadedModel
 from tests.engine.steps import Lab, tiny_model
+from tests.engine.tiny import make_model
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -27,3 +30,32 @@ def model():
 @pytest.fixture
 def lab(model):
     return Lab(model)
+
+
+@pytest.fixture(scope="session")
+def loaded(tmp_path_factory):
+    """A tiny model from a folder, with a tokenizer and a chat template."""
+    folder = make_model(tmp_path_factory.mktemp("tiny"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        return LoadedModel.load(folder, dtype="float32", device="cpu")
+
+
+@pytest.fixture
+def engine(loaded):
+    """Makes engines that count every page after every event, and closes them."""
+    made = []
+
+    def make(model=loaded, **options):
+        options = {"kv_memory": "64 pages", "page": 4, "secret": bytes(32), "check": True} | options
+        made.append(Headwater(model, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close("cancel")
+
+
+@pytest.fixture
+def hw(engine):
+    return engine()

@@ -98,7 +98,7 @@ class Lab:
         """Logits of all rows of a step, `[row, vocabulary]`."""
         with torch.inference_mode():
             self.pool.copy(step.copies)
-            plan = plan_attention(step, self.costs, self.pool.device)
+            plan = plan_attention(step, self.costs, self.pool)
             kernel = kernel_for(self.pool.device, self.pool.form.dtype, self.pool.form.head_size)
             forward = Forward(self.pool, plan, torch.tensor(step.slots), kernel)
             keep = range(len(step.tokens))

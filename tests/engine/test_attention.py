@@ -13,7 +13,7 @@ from headwater.engine.attention_reads import Gathered, InPlace, OwnRows, Tails
 from headwater.engine.kernels import plain
 from headwater.errors import ModelRefused
 from headwater.schedule.step import Segment, SlotRun
-from tests.engine.steps import PAGE, Lab, Work, replace_step, tiny_model
+from tests.engine.steps import PAGE, Lab, Work, replace_step, runs_of, tiny_model
 
 CLOSE = 1e-4  # logits here have a magnitude of several units
 
@@ -134,6 +134,17 @@ def test_a_wrong_page_table_is_caught(lab, wrong):
     assert not difference < 50 * CLOSE
 
 
+def test_a_causal_segment_of_one_row_is_its_own_slot(labs):
+    sequence = labs.sequence(10, seed=17)
+    assert prefill(labs, sequence, 9) < CLOSE
+    work = Work(sequence, 9, 10)
+    step = labs.step(work)
+    context = Segment(runs_of(sequence.slots[:9]), 0, 1, False)
+    own = Segment((SlotRun(sequence.slots[9], 1),), 0, 1, True)
+    split = replace_step(step, segments=[context, own])
+    assert (labs.logits(split) - labs.expected(work)).abs().max() < CLOSE
+
+
 @pytest.mark.parametrize("change", [-1, 1])
 def test_a_table_that_lost_or_doubled_slots_is_refused(lab, change):
     sequence = lab.sequence(13, seed=11)
@@ -153,7 +164,7 @@ def test_reads_are_chosen_by_their_cost(model):
     lab.logits(lab.step(Work(root, 0, 64)))
     branches = [lab.fork(root, 60, [b] * 8) for b in range(3)]
     step = lab.step(Work(branches[0], 60, 66), *(Work(b, 60, 61) for b in branches[1:]))
-    plan = plan_attention(step, lab.costs, lab.pool.device)
+    plan = plan_attention(step, lab.costs, lab.pool)
     kinds = sorted((type(read).__name__, read.count) for read in plan.reads)
     assert kinds == [("Gathered", 8), ("InPlace", 8), ("OwnRows", 6), ("Tails", 2)]
     assert plan.reads[0].count == 8, "a read of all rows comes first and needs no merge"
@@ -164,7 +175,7 @@ def test_few_rows_over_a_long_run_are_split_over_the_lanes(model):
     root = lab.sequence(50, seed=13)
     lab.extend_run(root, 50)
     lab.logits(lab.step(Work(root, 0, 49)))
-    plan = plan_attention(lab.step(Work(root, 49, 50)), lab.costs, lab.pool.device)
+    plan = plan_attention(lab.step(Work(root, 49, 50)), lab.costs, lab.pool)
     (read,) = plan.reads
     assert isinstance(read, InPlace)
     # 2 KV heads on 3 lanes: 3 parts make 6 tasks. 50 = 2 × 16 + 18, the overlap is masked.
@@ -187,7 +198,7 @@ def test_few_rows_over_a_long_run_are_split_over_the_lanes(model):
 def test_attention_refuses_what_it_does_not_know(lab, mask, options, why):
     sequence = lab.sequence(3, seed=14)
     step = lab.step(Work(sequence, 0, 3))
-    plan = plan_attention(step, lab.costs, lab.pool.device)
+    plan = plan_attention(step, lab.costs, lab.pool)
     forward = Forward(lab.pool, plan, torch.tensor(step.slots), plain)
     layer = lab.model.net.model.layers[0].self_attn
     size = options.pop("head_size", 16)
@@ -207,7 +218,7 @@ def test_every_kind_of_read_exists_in_some_plan(model):
         lab.logits(lab.step(Work(root, 0, 40)))
         branch = lab.fork(root, 33, [1] * 9)
         step = lab.step(Work(branch, 33, 38), Work(root, 39, 40, hit=True))
-        seen |= {type(read) for read in plan_attention(step, lab.costs, lab.pool.device).reads}
+        seen |= {type(read) for read in plan_attention(step, lab.costs, lab.pool).reads}
     assert seen == {OwnRows, InPlace, Gathered, Tails}
 
 

@@ -87,6 +87,21 @@ def test_cuts_keep_the_likeliest(cut, kept):
     assert drawn.nonzero()[:, 0].tolist() == kept
 
 
+def test_a_nucleus_may_be_wider_than_what_is_sorted_first():
+    logits = torch.linspace(0, 1e-3, 3000)[None]
+    drawn = sample(logits, draws_of(SamplingParams(top_p=0.9), 2000)).tokens
+    assert min(drawn) < 600
+    assert min(drawn) >= 300
+
+
+@pytest.mark.parametrize("number", [0.0, 1 - 2.0**-53])
+def test_the_ends_of_the_unit_interval_draw_tokens_that_may_be_drawn(monkeypatch, number):
+    monkeypatch.setattr("headwater.engine.sampler.uniform", lambda *_: number)
+    logits = torch.tensor([[-9.0, 1.0, 1.0, -9.0]])
+    (token,) = sample(logits, draws_of(SamplingParams(top_k=2))).tokens
+    assert token == (1 if number == 0 else 2)
+
+
 def test_equally_likely_tokens_are_kept_together():
     logits = torch.tensor([[1.0, 1.0, 0.0]])
     drawn = frequencies(logits, SamplingParams(top_k=1), count=400)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from headwater.cache.listener import Listener
 from headwater.cache.tokens import WIDTH
 from headwater.cache.tree import Node, PrefixTree
 
@@ -15,10 +16,11 @@ from headwater.cache.tree import Node, PrefixTree
 class Ghosts:
     """Counts ghost tokens and forgets the oldest beyond `limit`."""
 
-    def __init__(self, tree: PrefixTree, limit: int) -> None:
+    def __init__(self, tree: PrefixTree, limit: int, listener: Listener) -> None:
         self.limit = limit
         self.tokens = 0
         self._tree = tree
+        self._listener = listener
         self._of: OrderedDict[Node, int] = OrderedDict()
 
     def recount(self, node: Node) -> None:
@@ -62,10 +64,12 @@ class Ghosts:
         elif self._tree.has_twin(node, node.tokens[: node.ready * WIDTH]):
             return False
         else:
+            self._listener.less(node)
             self._tree.shorten(node, node.ready)
             self.recount(node)
         return True
 
     def _remove(self, node: Node) -> None:
+        self._listener.less(node)
         self._tree.remove(node)
         self.recount(node)

@@ -24,7 +24,8 @@ class Listener(Protocol):
         """More of the node's tokens have KV."""
 
     def less(self, node: Node) -> None:
-        """The node lost KV, a promise or its lower part."""
+        """The node lost KV, a promise or its lower part, is forgotten, or its ghost is promised:
+        a match that ends there does not hold any more."""
 
 
 class Silence:

@@ -31,7 +31,7 @@ class PagedTree:
         self.policy = policy
         self.listener = listener
         self.tree = PrefixTree(pool.page)
-        self.ghosts = Ghosts(self.tree, ghost_tokens)
+        self.ghosts = Ghosts(self.tree, ghost_tokens, listener)
         self.pins: set[Pin] = set()
         self.cached = 0  # pages owned by nodes
         self.pinned = 0  # of those, pages on a held path
@@ -55,17 +55,17 @@ class PagedTree:
             node = node.parent
         return self._add_pin(node, lease.root, node.start + node.ready)
 
-    def unpin(self, pin: Pin, now: float) -> None:
+    def unpin(self, pin: Pin) -> None:
         self._drop_pin(pin)
-        self._tidy(pin.root, now)
+        self._tidy(pin.root)
 
-    def forget(self, namespace: bytes, now: float) -> int:
+    def forget(self, namespace: bytes) -> int:
         """Make a namespace unreachable at once; return how many pages that freed.
 
         Pages that running sequences still use are freed when these let go of them.
         """
         root = self.tree.uproot(namespace)
-        return 0 if root is None else self._prune(root, now)
+        return 0 if root is None else self._prune(root)
 
     # Evicting and pruning
 
@@ -89,13 +89,13 @@ class PagedTree:
         self.evicted += freed.pages
         self.listener.less(node)
         if node.ready == 0:
-            self.policy.evict(node, now)
+            self.policy.evict(node)
             parent.live_children -= 1
             self._offer(parent)
         self.ghosts.recount(node)
         return freed.pages
 
-    def _prune(self, root: Node, now: float) -> int:
+    def _prune(self, root: Node) -> int:
         """Free everything below a root that nobody holds, leaving no ghosts."""
         freed = 0
         todo = [(root, False)]
@@ -107,7 +107,7 @@ class PagedTree:
             elif node.held == 0 and node.parent is not None and not node.children:
                 self.listener.less(node)
                 if node.ready:
-                    self.policy.evict(node, now)
+                    self.policy.evict(node)
                     node.parent.live_children -= 1
                 freed += node.runs.pages
                 self.cached -= node.runs.pages
@@ -117,25 +117,29 @@ class PagedTree:
                 self.ghosts.recount(node)
         return freed
 
-    def _tidy(self, root: Node, now: float) -> None:
+    def _tidy(self, root: Node) -> None:
         """After a release: nothing is left of a forgotten namespace, nor of an empty one."""
         if self.tree.is_current(root):
             self.tree.drop_if_empty(root)
         else:
-            self._prune(root, now)
+            self._prune(root)
 
     def _drop_last_page(self, node: Node) -> None:
         """Give up a page that is not full."""
+        self.listener.less(node)
         surplus = node.runs.cut(node.ready // self.page)
         node.ready = node.runs.pages * self.page
         self.cached -= surplus.pages
         self.pool.give(surplus)
+        if node.ready == 0:
+            self.policy.evict(node)
 
     # Structure and counting
 
     def _split(self, node: Node, at: int) -> Node:
         self.listener.less(node)
         upper = self.tree.split(node, at)
+        self.policy.split(upper, node)
         for pin in self.pins:
             if pin.node is node and pin.end <= upper.end:  # what it protects is in the upper part
                 pin.node = upper

@@ -154,6 +154,8 @@ class PrefixCache(PagedTree):
         if lease.released:
             return
         lease.released = True
+        for node in self._path(lease):
+            node.last_use = now  # it was in use until now
         self.leases.discard(lease)
         self.copied(lease)
         self.pool.give(lease.table.cut(lease.shared))
@@ -167,7 +169,7 @@ class PrefixCache(PagedTree):
         self._unhold(lease.node)
         for node in promised:
             self._abandon(node)
-        self._tidy(lease.root, now)
+        self._tidy(lease.root)
 
     def hand_over(self, lease: Lease) -> Runs:
         """Part the lease from its private pages because a transfer still writes to them.
@@ -212,16 +214,23 @@ class PrefixCache(PagedTree):
 
     def _walk_in(self, lease: Lease, now: float) -> None:
         """Touch the path and read its page table off."""
-        path: list[Node] = []
-        node: Node | None = lease.node
-        while node is not None:
+        path = self._path(lease)
+        for node in path:
             node.last_use = now
-            path.append(node)
-            node = node.parent
         for node in reversed(path):
             lease.table.extend(node.runs)
         lease.shared = lease.table.pages
         self.policy.use(path, now)
+
+    @staticmethod
+    def _path(lease: Lease) -> list[Node]:
+        """The nodes of the path, the last one first."""
+        path: list[Node] = []
+        node: Node | None = lease.node
+        while node is not None:
+            path.append(node)
+            node = node.parent
+        return path
 
     # Naming tokens in the tree
 
@@ -239,8 +248,11 @@ class PrefixCache(PagedTree):
         node = lease.node
         rest = key[node.end * WIDTH : end * WIDTH]
         if node.owner is lease and node.leases == 1 and not node.children:
-            first = self.page * WIDTH
-            if not self.tree.has_twin(node, node.tokens[:first] + rest[:first]):
+            first_page = (node.key(self.page) + rest[: self.page * WIDTH])[: self.page * WIDTH]
+            if not self.tree.has_twin(node, first_page):
+                if node.length < self.page and node.parent is not None:  # to others: a new child
+                    self._tell_shorter_siblings(node, first_page)
+                    self._more(lease, node.parent, first_page)
                 self.tree.lengthen(node, rest)
                 self._more(lease, node, rest)
                 return True
@@ -278,6 +290,7 @@ class PrefixCache(PagedTree):
         lease.shared -= node.runs.pages
         self.cached -= node.runs.pages
         node.runs, node.ready = Runs(), 0
+        self.policy.evict(node)
         parent.live_children -= 1
         self.tree.remove(node)
         self.listener.less(node)
@@ -287,6 +300,7 @@ class PrefixCache(PagedTree):
         if rest[: self.page * WIDTH] in parent.children:
             return False
         child = self.tree.add(parent, rest)
+        self._tell_shorter_siblings(child, child.key(self.page))
         child.owner = lease
         parent.live_children += 1
         self._move(lease, child)
@@ -312,6 +326,7 @@ class PrefixCache(PagedTree):
             assert child.parent is not None
             child.parent.live_children += 1
         self.ghosts.recount(child)
+        self.listener.less(child)  # who was matched with the ghost may now wait for the promise
         self._move(lease, child)
         self._use_pages_of(lease, child)
         assert child.parent is not None
@@ -343,6 +358,17 @@ class PrefixCache(PagedTree):
             before.owner = None
         self._unhold(before)
 
+    def _tell_shorter_siblings(self, node: Node, first_page: bytes) -> None:
+        """A match that ends in a sibling of less than a page may go on in this node instead."""
+        assert node.parent is not None
+        siblings = node.parent.children
+        if len(siblings) == 1:
+            return
+        for length in range(1, len(first_page) // WIDTH):
+            shorter = siblings.get(first_page[: length * WIDTH])
+            if shorter is not None and shorter is not node:
+                self.listener.less(shorter)
+
     def _more(self, lease: Lease, node: Node, tokens: bytes) -> None:
         place: Place = lease.namespace if node.parent is None else node
         self.listener.more(place, int.from_bytes(tokens[:WIDTH], "little"))
@@ -364,7 +390,8 @@ class PrefixCache(PagedTree):
         """Positions up to `to` of a node are ready; pages that begin there become the node's."""
         node.ready = to - node.start
         pages = -(-node.ready // self.page) - node.runs.pages
-        node.runs.extend(lease.table.slice(lease.shared, lease.shared + pages))
+        if pages:
+            node.runs.extend(lease.table.slice(lease.shared, lease.shared + pages))
         lease.shared += pages
         self.cached += pages
         self.pinned += pages  # the lease holds the path

@@ -70,6 +70,7 @@ class Node:
         "parent",
         "ready",
         "runs",
+        "serial",
         "start",
         "tokens",
     )
@@ -81,6 +82,7 @@ class Node:
         self.length = len(tokens) // WIDTH
         self.ready = 0
         self.runs = Runs()
+        self.serial = 0  # order of making
         self.children: dict[bytes, Node] = {}
         self.order: SortedList[bytes] | None = None  # the children's keys, once there are many
         self.owner: Owner | None = None  # who will fill it, or who may write its empty tail slots
@@ -146,6 +148,18 @@ class Match:
     stop: Node
     maker: Owner | None
 
+    @property
+    def places(self) -> list[Node]:
+        """The nodes, without roots, whose change can change this match."""
+        nodes = {self.node, self.stop}
+        if self.inside is not None:
+            nodes.add(self.inside)
+        node = self.node
+        while not node.is_ready and node.parent is not None:  # up to where the path's KV ends
+            node = node.parent
+            nodes.add(node)
+        return [node for node in nodes if node.parent is not None]
+
 
 class PrefixTree:
     """One root a namespace; nodes below it by their first page of tokens."""
@@ -154,6 +168,7 @@ class PrefixTree:
         self.page = page
         self.roots: dict[bytes, Node] = {}
         self.nodes = 0
+        self._made = 0
         self._namespace_of: dict[Node, bytes] = {}
         self._empty = Node(None, b"", 0)
 
@@ -238,7 +253,9 @@ class PrefixTree:
             if shared > most:
                 most, best = shared, child
         ready = above.end + most
-        return replace(match, ready=ready, promised=max(ready, match.promised), stop=best)
+        maker = match.maker if match.promised > ready else None
+        promised = max(ready, match.promised)
+        return replace(match, ready=ready, promised=promised, stop=best, maker=maker)
 
     @staticmethod
     def _promised_to(first: Node, node: Node, inside: Node | None, known: int) -> int:
@@ -287,6 +304,7 @@ class PrefixTree:
     def add(self, parent: Node, tokens: bytes) -> Node:
         """A new child. Its first page must be unlike that of every other child."""
         node = Node(parent, tokens, parent.end)
+        self._number(node)
         self._file(parent, node)
         self.nodes += 1
         return node
@@ -338,6 +356,7 @@ class PrefixTree:
         parent = node.parent
         assert parent is not None and 0 < at < node.length and at % self.page == 0
         upper = Node(parent, node.tokens[: at * WIDTH], node.start)
+        self._number(upper)
         key = upper.key(self.page)
         parent.children[key] = upper
         upper.ready = min(node.ready, at)
@@ -355,6 +374,10 @@ class PrefixTree:
         upper.children[node.key(self.page)] = node
         self.nodes += 1
         return upper
+
+    def _number(self, node: Node) -> None:
+        self._made += 1
+        node.serial = self._made
 
     def _file(self, parent: Node, node: Node) -> None:
         key = node.key(self.page)

@@ -32,12 +32,17 @@ def add_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
 
 
+_MODEL = (
+    "a Hugging Face folder, a GGUF file, or the name of the default model, "
+    "smollm2-135m-instruct, which is also what is used when nothing is given"
+)
+
+
 def add_model(parser: ArgumentParser) -> None:
     """Let a command take a model as `headwater.engine.sources.resolve.resolve` understands it."""
-    parser.add_argument(
-        "model",
-        nargs="?",
-        metavar="MODEL",
-        help="a Hugging Face folder, a GGUF file, or the name of the default model, "
-        "smollm2-135m-instruct, which is also what is used when nothing is given",
-    )
+    parser.add_argument("model", nargs="?", metavar="MODEL", help=_MODEL)
+
+
+def add_model_option(parser: ArgumentParser) -> None:
+    """The same as an option, for a command that is about something else."""
+    parser.add_argument("--model", metavar="MODEL", help=_MODEL)

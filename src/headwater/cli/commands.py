@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from headwater.cli import contract, model
+from headwater.cli import contract, demo, generate, model
 from headwater.cli.command import Command
 
-COMMANDS: tuple[Command, ...] = (contract.COMMAND, model.COMMAND)
+COMMANDS: tuple[Command, ...] = (
+    demo.COMMAND,
+    generate.COMMAND,
+    model.COMMAND,
+    contract.COMMAND,
+)

@@ -18,6 +18,8 @@ from headwater.errors import BadRequest
 Prompt = str | Sequence[int] | np.ndarray | Sequence[Message]
 """Text, token ids, or chat messages, which the model's template renders."""
 
+_NO_PROMPT = "A prompt is a text, a list of token ids, or a list of chat messages."
+
 
 class Asked(TypedDict, total=False):
     """The keywords of `Headwater.generate` and its relatives; `Wanted` says what they mean."""
@@ -98,6 +100,8 @@ def read_prompt(prompt: Prompt, tokenizer: Tokenizer, facts: ModelFacts) -> Toke
     """The token ids of a prompt. Raises BadRequest when it is none."""
     if isinstance(prompt, str):
         return np.asarray(tokenizer.encode(prompt), np.int32)
+    if not isinstance(prompt, Sequence | np.ndarray):
+        raise BadRequest(_NO_PROMPT)
     if len(prompt) and isinstance(prompt[0], Mapping):
         return np.asarray(tokenizer.encode_chat(prompt), np.int32)  # type: ignore[arg-type]
     try:
@@ -105,7 +109,7 @@ def read_prompt(prompt: Prompt, tokenizer: Tokenizer, facts: ModelFacts) -> Toke
     except ValueError:  # a ragged list
         ids = np.asarray(0)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-        raise BadRequest("A prompt is a text, a list of token ids, or a list of chat messages.")
+        raise BadRequest(_NO_PROMPT)
     if ids.size and not 0 <= ids.min() <= ids.max() < facts.vocabulary:
         raise BadRequest(f"Token ids must lie in [0, {facts.vocabulary}), the model's vocabulary.")
     return ids.astype(np.int32)

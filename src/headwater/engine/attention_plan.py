@@ -24,9 +24,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from headwater.engine.attention_reads import Gathered, InPlace, OwnRows, Read, Tails
+from headwater.engine.kv import KVPool
 from headwater.schedule.step import SlotRun, Step
 
 
@@ -73,7 +76,7 @@ class AttentionPlan:
     reads: tuple[Read, ...]
 
 
-def plan_attention(step: Step, costs: Costs, device: torch.device) -> AttentionPlan:
+def plan_attention(step: Step, costs: Costs, pool: KVPool) -> AttentionPlan:
     """Plan the reads of a step. Raises ValueError for a step whose segments cannot be right."""
     check_coverage(step)
     reads: list[Read] = []
@@ -84,14 +87,14 @@ def plan_attention(step: Step, costs: Costs, device: torch.device) -> AttentionP
             reads.append(OwnRows(rows.start, rows.stop))
             continue
         long, short = _split_runs(_joined(segment.runs), len(rows), costs)
-        reads += [_in_place(run, rows, costs, device) for run in long]
+        reads += [_in_place(run, rows, costs, pool) for run in long]
         if _count(short) * len(rows) > costs.call:
-            index = torch.from_numpy(_slots(short)).to(device)
+            index = torch.from_numpy(_slots(short)).to(pool.device)
             reads.append(Gathered(rows.start, rows.stop, index))
         elif short:
             for row in rows:
                 tails.setdefault(row, []).extend(short)
-    reads += [_tails(batch, tails, device) for batch in _batches(tails, costs)]
+    reads += [_tails(batch, tails, pool) for batch in _batches(tails, costs)]
     # Widest first: a first read that covers all rows is the running total, no merge needed.
     reads.sort(key=lambda read: -read.count)
     return AttentionPlan(len(step.tokens), tuple(reads))
@@ -137,7 +140,7 @@ def _split_runs(
     return long, [run for run in runs if run.count <= costs.call]
 
 
-def _in_place(run: SlotRun, rows: range, costs: Costs, device: torch.device) -> InPlace:
+def _in_place(run: SlotRun, rows: range, costs: Costs, pool: KVPool) -> InPlace:
     """Cut `run` into equally long parts, which overlap when its length does not divide.
 
     run      |0 1 2 3 4 5 6 7 8 9 10|      11 slots in 3 parts: step 3, size 5
@@ -150,9 +153,9 @@ def _in_place(run: SlotRun, rows: range, costs: Costs, device: torch.device) -> 
     size = run.count - (parts - 1) * step
     mask = None
     if size > step:
-        mask = torch.zeros(parts, 1, 1, -(-size // 16) * 16)[..., :size]
-        mask[:-1, ..., step:] = float("-inf")
-        mask = mask.to(device)
+        hidden = np.zeros((parts, size), np.bool_)
+        hidden[:-1, step:] = True
+        mask = _mask(hidden, pool)
     return InPlace(rows.start, rows.stop, run.first, run.count, step, size, mask)
 
 
@@ -173,7 +176,7 @@ def _batches(tails: dict[int, list[SlotRun]], costs: Costs) -> Iterable[list[int
         yield sorted(batch)
 
 
-def _tails(rows: list[int], tails: dict[int, list[SlotRun]], device: torch.device) -> Tails:
+def _tails(rows: list[int], tails: dict[int, list[SlotRun]], pool: KVPool) -> Tails:
     """One padded read. Padding repeats the row's own last slot and is masked: it must be a slot
     that was written, and by the row's own sequence, since 0 × NaN would carry over."""
     slots = [_slots(tails[row]) for row in rows]
@@ -185,12 +188,22 @@ def _tails(rows: list[int], tails: dict[int, list[SlotRun]], device: torch.devic
         line[len(each) :] = each[-1]
     mask = None
     if counts.min() < width:
-        mask = torch.zeros(len(rows), 1, 1, -(-width // 16) * 16)[..., :width]
-        beyond = torch.from_numpy(np.arange(width) >= counts[:, None])
-        mask = mask.masked_fill_(beyond[:, None, None], float("-inf")).to(device)
+        mask = _mask(np.arange(width) >= counts[:, None], pool)
     consecutive = rows[-1] - rows[0] == len(rows) - 1
-    where = slice(rows[0], rows[-1] + 1) if consecutive else torch.tensor(rows).to(device)
-    return Tails(where, len(rows), torch.from_numpy(index.reshape(-1)).to(device), mask)
+    where = slice(rows[0], rows[-1] + 1) if consecutive else torch.tensor(rows).to(pool.device)
+    return Tails(where, len(rows), torch.from_numpy(index.reshape(-1)).to(pool.device), mask)
+
+
+def _mask(hidden: npt.NDArray[np.bool_], pool: KVPool) -> Tensor:
+    """`hidden` `[batch, key]` as a bias `[batch, 1, 1, key]`, in the pool's format.
+
+    CUDA's kernel wants the bias in the format of the queries and lines aligned to 16 entries; the
+    view of a wider tensor has both.
+    """
+    batch, width = hidden.shape
+    mask = torch.zeros((batch, 1, 1, -(-width // 16) * 16), dtype=pool.form.dtype)
+    mask[..., :width].masked_fill_(torch.from_numpy(hidden)[:, None, None], float("-inf"))
+    return mask.to(pool.device)[..., :width]
 
 
 def _joined(runs: Sequence[SlotRun]) -> list[SlotRun]:
@@ -208,7 +221,7 @@ def _count(runs: Iterable[SlotRun]) -> int:
     return sum(run.count for run in runs)
 
 
-def _slots(runs: Sequence[SlotRun]) -> np.ndarray:
+def _slots(runs: Sequence[SlotRun]) -> npt.NDArray[np.int64]:
     """The slots of runs, in order."""
     first = np.array([run.first for run in runs])
     count = np.array([run.count for run in runs])

@@ -1,6 +1,6 @@
 """The live engine: one thread owns the machine, the model and the KV pool.
 
-    callers ── Submit, Cancelled, Swap, Inspect, Close ──> inbox
+    callers ── Job, Cancelled, Swap, Ask, Close ──> inbox
                                                              |  drained between steps
     callers <── pieces ── jobs <── actions ── machine.handle(event, now)
                             |                     ^
@@ -20,13 +20,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, Literal
+from typing import Literal
 
 from headwater.cache.check import check, check_idle
 from headwater.engine.event_log import EventLog
 from headwater.engine.job import Job
 from headwater.engine.runner import StepRunner
 from headwater.engine.sampling import SamplingParams
+from headwater.engine.stats import Stats, Tokens, stats_of
 from headwater.errors import BadRequest, EngineStopped, HeadwaterError
 from headwater.schedule.events import (
     Action,
@@ -58,21 +59,20 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspect:
-    """Answer a question about the machine between two steps."""
+class Ask:
+    """Count what the engine is doing, between two steps."""
 
-    question: Callable[[Machine], Any]
-    answer: Future[Any]
+    answer: Future[Stats]
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Take no more messages; finish what runs, or cancel it, then end."""
+    """Finish what runs, or cancel it, then end."""
 
     mode: CloseMode
 
 
-Message = Job | Cancelled | Swap | Inspect | Close
+Message = Job | Cancelled | Swap | Ask | Close
 
 
 class Engine:
@@ -94,47 +94,44 @@ class Engine:
         self._step: tuple[Step, dict[int, SamplingParams]] | None = None
         self._swap: Swap | None = None
         self._wake: float | None = None
+        self._requests = 0
+        self._tokens = Tokens()
         # A daemon, since a program that forgets to close its engine must still be able to end.
         self._thread = threading.Thread(target=self._run, name="headwater", daemon=True)
+        self._thread.start()
 
     # The callers' side
-
-    def start(self) -> None:
-        self._thread.start()
 
     @property
     def healthy(self) -> bool:
         return self._ended is None and self._thread.is_alive()
 
-    def post(self, message: Message) -> None:
-        """Put a message into the inbox. Raises EngineStopped when nobody would read it."""
+    def post(self, message: Job | Swap | Ask) -> None:
+        """Put a message into the inbox. Raises EngineStopped when it would not be answered."""
         with self._gate:
             if self._ended is not None:
-                raise EngineStopped(str(self._ended))
-            if isinstance(message, Close):
-                self._ended = EngineStopped("The engine is closed.")
+                raise EngineStopped(str(self._ended)) from self._ended.__cause__
             self._inbox.put(message)
 
     def cancel(self, request: int) -> None:
         """Cancel a request; one that has ended, or whose engine has, stays as it is."""
-        try:
-            self.post(Cancelled(request))
-        except EngineStopped:
-            return
+        self._inbox.put(Cancelled(request))
 
-    def inspect(self, question: Callable[[Machine], Any]) -> Any:
-        """What the engine's thread answers between two steps."""
-        answer: Future[Any] = Future()
-        self.post(Inspect(question, answer))
+    def stats(self) -> Stats:
+        """Numbers of one moment between two steps. Raises EngineStopped when there are none."""
+        answer: Future[Stats] = Future()
+        self.post(Ask(answer))
         return answer.result()
 
     def close(self, mode: CloseMode) -> None:
-        """End the thread and wait for it; closing again only waits."""
-        try:
-            self.post(Close(mode))
-        except EngineStopped:
-            pass
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
+        """Take no more messages, end the thread and wait for it.
+
+        An engine that drains can still be told to cancel.
+        """
+        with self._gate:
+            self._ended = self._ended or EngineStopped("The engine is closed.")
+        self._inbox.put(Close(mode))
+        if self._thread is not threading.current_thread():
             self._thread.join()
 
     # The thread's side
@@ -183,8 +180,8 @@ class Engine:
             case Swap():
                 self._swap = message
                 self._handle(message.event)
-            case Inspect():
-                message.answer.set_result(message.question(self._machine))
+            case Ask(answer):
+                answer.set_result(stats_of(self._machine, self._requests, self._tokens))
             case Close():
                 self._closing = True
                 if message.mode == "cancel":
@@ -217,8 +214,11 @@ class Engine:
                 params = {each.request: self._jobs[each.request].params for each in step.samples}
                 self._step = step, params
             case Finish():
-                if self._jobs[action.request].finish(action):
+                report = self._jobs[action.request].finish(action)
+                if report is not None:
                     del self._jobs[action.request]
+                    self._requests += 1
+                    self._tokens.add(report)
             case Reject():
                 self._jobs.pop(action.request).deliver(BadRequest(action.why))
             case SwapWeights():
@@ -234,8 +234,7 @@ class Engine:
     def _end(self, reason: EngineStopped) -> None:
         """Refuse further messages and tell everybody who waits."""
         with self._gate:
-            if self._ended is None or reason.__cause__ is not None:
-                self._ended = reason
+            self._ended = reason
         self._log.close()
         waiting: list[Message] = list(self._jobs.values())
         if self._swap is not None:
@@ -253,5 +252,5 @@ def _fail(message: Message, reason: HeadwaterError) -> None:
             message.deliver(reason)
         case Swap():
             message.done.set_exception(reason)
-        case Inspect():
-            message.answer.set_exception(reason)
+        case Ask(answer):
+            answer.set_exception(reason)

@@ -1,7 +1,8 @@
 """The caller's end of a request: a handle to wait on, to iterate over, to cancel.
 
 Two kinds with the same verbs, one for threads and one for asyncio. Leaving a loop over the pieces
-early cancels the request: who does not listen any more wants nothing computed.
+early cancels the request, and so does dropping the handle: who does not listen any more wants
+nothing computed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ class Handle:
         """End the request within one step. KV that is computed stays cached."""
         if not self.is_done:
             self._cancel()
+
+    def __del__(self) -> None:
+        self.cancel()
 
     def _received(self, delivered: Delivered) -> Piece:
         if isinstance(delivered, HeadwaterError):
@@ -84,14 +88,8 @@ class AsyncGeneration(Handle):
     def __init__(self, choices: int, cancel: Callable[[], None]) -> None:
         super().__init__(choices, cancel)
         self._queue: asyncio.Queue[Delivered] = asyncio.Queue()
-        self._loop = asyncio.get_running_loop()
-
-    def deliver(self, delivered: Delivered) -> None:
-        """Called by the engine's thread."""
-        try:
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, delivered)
-        except RuntimeError:  # the loop is closed: nobody will ever listen
-            self._cancel()
+        # Not a method: the engine holds on to it, and must not keep a dropped handle alive.
+        self.deliver = _into(asyncio.get_running_loop(), self._queue, cancel)
 
     async def __aiter__(self) -> AsyncIterator[Piece]:
         """The pieces that were not taken yet, as they come."""
@@ -109,3 +107,17 @@ class AsyncGeneration(Handle):
         finally:
             self.cancel()
         return self._ended()
+
+
+def _into(
+    loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Delivered], cancel: Callable[[], None]
+) -> Callable[[Delivered], None]:
+    """A way from the engine's thread into a queue of an event loop."""
+
+    def deliver(delivered: Delivered) -> None:
+        try:
+            loop.call_soon_threadsafe(queue.put_nowait, delivered)
+        except RuntimeError:  # the loop is closed: nobody will ever listen
+            cancel()
+
+    return deliver

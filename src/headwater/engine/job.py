@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 from headwater.cache.tokens import count, unpack
-from headwater.engine.results import End, FinishReason, Piece, Timing, Usage
+from headwater.engine.results import End, Piece, Timing, Usage
 from headwater.engine.sampling import SamplingParams, TokenLogprobs
 from headwater.engine.stop_strings import StopStrings
 from headwater.engine.tokenizer import Tokenizer
 from headwater.errors import Cancelled, HeadwaterError
-from headwater.observe.explain import explain
+from headwater.observe.explain import Report, explain
 from headwater.schedule.account import Account
 from headwater.schedule.events import Finish, Request
 
@@ -52,19 +52,18 @@ class Job:
         self.deliver(Piece(choice, text, (token,), () if logprobs is None else (logprobs,)))
         return stops.found
 
-    def finish(self, end: Finish) -> bool:
-        """Deliver the end of a choice; True when it was the last one."""
+    def finish(self, end: Finish) -> Report | None:
+        """Deliver the end of a choice; the report on the request when it was the last one."""
         self._accounts[end.choice] = end.account
         is_last = len(self._accounts) == self.request.choices
-        if end.reason == "cancelled":
-            if is_last:
-                self.deliver(Cancelled("The request was cancelled before it finished."))
-            return is_last
-        rest = "" if self._stops[end.choice].found else self._rest(end.choice)
-        reason: FinishReason = end.reason
-        last = self._end() if is_last else None
-        self.deliver(Piece(end.choice, rest, finish_reason=reason, end=last))
-        return is_last
+        report = self._report() if is_last else None
+        if end.reason != "cancelled":
+            rest = "" if self._stops[end.choice].found else self._rest(end.choice)
+            last = None if report is None else self._end(report)
+            self.deliver(Piece(end.choice, rest, finish_reason=end.reason, end=last))
+        elif is_last:
+            self.deliver(Cancelled("The request was cancelled before it finished."))
+        return report
 
     def _rest(self, choice: int) -> str:
         """The text that was held back, when no stop string came of it."""
@@ -72,14 +71,16 @@ class Job:
         text = stops.push(self._texts[choice].flush())
         return text if stops.found else text + stops.flush()
 
-    def _end(self) -> End:
-        prompt = self.request.prompt
+    def _report(self) -> Report:
         accounts = [self._accounts[choice] for choice in range(self.request.choices)]
-        report = explain(accounts, unpack(prompt), self._submitted, self._tokenizer.decode)
+        prompt = unpack(self.request.prompt).tolist()
+        return explain(accounts, prompt, self._submitted, self._tokenizer.show)
+
+    def _end(self, report: Report) -> End:
         ended = time.monotonic()
         first = ended if self._first_token is None else self._first_token
         return End(
-            Usage(count(prompt), report.sources.device, report.generated),
+            Usage(count(self.request.prompt), report.reused, report.generated),
             report,
             Timing(first - self._submitted, ended - self._submitted),
         )

@@ -47,7 +47,7 @@ class StepRunner:
         device = self.pool.device
         return Forward(
             pool=self.pool,
-            plan=plan_attention(step, self.costs, device),
+            plan=plan_attention(step, self.costs, self.pool),
             slots=torch.tensor(step.slots).to(device, non_blocking=True),
             kernel=self.kernel,
         )

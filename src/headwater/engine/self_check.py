@@ -62,7 +62,7 @@ def _over_pool(model: Model, branches: Sequence[Sequence[int]]) -> Tensor:
     costs = replace(costs_for(pool, model.facts.heads), call=3, part=3)
     rows: list[Tensor] = []
     for step, keep in _steps(branches):
-        plan = plan_attention(step, costs, pool.device)
+        plan = plan_attention(step, costs, pool)
         forward = Forward(pool, plan, torch.tensor(step.slots).to(pool.device), kernel)
         rows.append(model.logits(step.tokens, step.positions, forward, keep))
         if forward.layers != list(range(model.facts.layers)):

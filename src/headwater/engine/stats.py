@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from headwater.observe.explain import Report
 from headwater.schedule.machine import Machine
 
 
@@ -22,9 +23,31 @@ class Pages(msgspec.Struct, frozen=True):
     evicted: int
 
 
+class Tokens(msgspec.Struct):
+    """Tokens of all requests that have ended: of their prompts, reused, computed, drawn.
+
+    recomputed: after preemptions, counted nowhere else.
+    """
+
+    prompt: int = 0
+    reused: int = 0
+    computed: int = 0
+    recomputed: int = 0
+    generated: int = 0
+
+    def add(self, report: Report) -> None:
+        """Count a request that has ended."""
+        self.prompt += report.reused + report.sources.computed
+        self.reused += report.reused
+        self.computed += report.sources.computed
+        self.recomputed += report.recomputed
+        self.generated += report.generated
+
+
 class Stats(msgspec.Struct, frozen=True):
     """
     running, loading, waiting: sequences, of which a request has one for each choice.
+    requests: how many have ended; `tokens` counts theirs.
     """
 
     pages: Pages
@@ -32,10 +55,12 @@ class Stats(msgspec.Struct, frozen=True):
     running: int
     loading: int
     waiting: int
+    requests: int
+    tokens: Tokens
     epoch: str
 
 
-def stats_of(machine: Machine) -> Stats:
+def stats_of(machine: Machine, requests: int, tokens: Tokens) -> Stats:
     """Read the numbers. For the thread that owns the machine."""
     cache = machine.cache
     pool = cache.pool
@@ -49,4 +74,13 @@ def stats_of(machine: Machine) -> Stats:
         pinned=cache.pinned,
         evicted=cache.evicted,
     )
-    return Stats(pages, pool.page, running, loading, waiting, machine.epoch)
+    return Stats(
+        pages=pages,
+        page=pool.page,
+        running=running,
+        loading=loading,
+        waiting=waiting,
+        requests=requests,
+        tokens=msgspec.structs.replace(tokens),
+        epoch=machine.epoch,
+    )

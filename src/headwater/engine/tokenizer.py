@@ -35,6 +35,7 @@ class Tokenizer:
         self._added = {
             token: b"" if each.special else each.content.encode() for token, each in added.items()
         }
+        self._special = {t: each.content.encode() for t, each in added.items() if each.special}
         self._bytes: dict[int, bytes] = {}
 
     def encode(self, text: str) -> list[int]:
@@ -46,6 +47,9 @@ class Tokenizer:
         """The tokens of a conversation, up to where the assistant's next answer begins."""
         if not self._whole.chat_template:
             raise BadRequest("This model has no chat template; send the prompt as text.")
+        for message in messages:
+            if not isinstance(message, Mapping) or not {"role", "content"} <= message.keys():
+                raise BadRequest("A chat message needs a role and content.")
         try:
             text = self._whole.apply_chat_template(
                 list(messages), tokenize=False, add_generation_prompt=True
@@ -58,6 +62,11 @@ class Tokenizer:
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, special ones left out."""
         return b"".join(map(self.bytes_of, tokens)).decode(errors="replace")
+
+    def show(self, tokens: Sequence[int]) -> str:
+        """`decode` for people: special tokens are spelled out."""
+        parts = [self._special.get(token) or self.bytes_of(token) for token in tokens]
+        return b"".join(parts).decode(errors="replace")
 
     def detokenizer(self) -> Detokenizer:
         return Detokenizer(self.bytes_of)

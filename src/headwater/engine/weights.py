@@ -23,12 +23,20 @@ def replace_weights(net: PreTrainedModel, source: Path | Mapping[str, Tensor]) -
     price is that both sets of weights are in memory at once; reading the new ones tensor by tensor
     would need half, and leave a broken model behind a damaged file.
     """
-    state = _read(net, source) if isinstance(source, Path) else source
+    state = fitting_weights(net, source)
     current = net.state_dict()
-    _check_fits(current, state)
     with torch.no_grad():
         for name, tensor in state.items():
             current[name].copy_(tensor)
+
+
+def fitting_weights(
+    net: PreTrainedModel, source: Path | Mapping[str, Tensor]
+) -> Mapping[str, Tensor]:
+    """The tensors of a source, read into memory. Raises ModelRefused unless they fit `net`."""
+    state = _read(net, source) if isinstance(source, Path) else source
+    _check_fits(net.state_dict(), state)
+    return state
 
 
 def _read(net: PreTrainedModel, folder: Path) -> Mapping[str, Tensor]:

@@ -62,8 +62,16 @@ class Report(msgspec.Struct, frozen=True):
     load_failure: str | None
     why: Why | None
 
+    @property
+    def reused(self) -> int:
+        """Tokens of the prompt that were not computed."""
+        each = self.sources
+        return each.device + each.ram + each.disk + each.remote + each.approximate
 
-def explain(accounts: Sequence[Account], prompt: Sequence[int], arrived: float, decode: Decode) -> Report:
+
+def explain(
+    accounts: Sequence[Account], prompt: Sequence[int], arrived: float, decode: Decode
+) -> Report:
     """Report on a request.
 
     accounts: those of its choices; the first one's holds the prompt, which all share.
@@ -89,18 +97,18 @@ def _sources(account: Account) -> Sources:
 def _why(miss: Miss, prompt: Sequence[int], arrived: float, decode: Decode) -> Why:
     before = decode(prompt[max(miss.at - AROUND, 0) : miss.at])
     after = decode(prompt[miss.at : miss.at + AROUND])
-    sentence = _sentence(miss, len(prompt), arrived)
+    sentence = _sentence(miss, arrived)
     if miss.kind == "diverged":
         sentence += f" It goes on with {after!r} after {before!r}."
     return Why(miss.kind, miss.at, sentence, before, after)
 
 
-def _sentence(miss: Miss, tokens: int, arrived: float) -> str:
+def _sentence(miss: Miss, arrived: float) -> str:
     match miss.kind:
         case "all_reused":
-            return f"All {tokens} tokens of the prompt were cached."
+            return "All of it was cached; its last token runs again to draw the next."
         case "never_seen":
-            return "No prompt that begins like this one was cached."
+            return "Nothing that begins like it was cached."
         case "diverged":
             return f"Up to token {miss.at} it was cached; from there on other tokens were."
         case "evicted":

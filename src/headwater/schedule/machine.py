@@ -92,14 +92,18 @@ class Machine:
         state = self._state
         state.actions = []
         self._take(event, now)
-        unfinished = -1
-        while state.flight is None and unfinished != len(state.live):
-            unfinished = len(state.live)  # again when composing ended an answer and so made room
+        done = -1
+        while state.flight is None and done != len(state.actions):
+            done = len(state.actions)  # again when this ended an answer and so made room
             if state.swap is not None:
                 _swap_when_possible(state, state.swap, now)
+            stepping.make_room(state, now)  # before anybody new takes the pages
             admission.admit(state, now)
-            stepping.compose(state, now)
-        admission.admit(state, now)
+            stepping.compose(state)
+        waiting = len(state.waiting)
+        admission.admit(state, now)  # for the step after, so that loads start early
+        if len(state.waiting) < waiting:
+            stepping.end_repeat(state)
         return state.actions
 
     def _take(self, event: Event, now: float) -> None:
@@ -192,7 +196,7 @@ def _swap_when_possible(state: State, swap: WeightsReplaced, now: float) -> None
             continue  # the sequence of a load that was cancelled before
         state.waiting.add(sequence, now)
     for namespace in list(state.cache.tree.roots):
-        state.cache.forget(namespace, now)
+        state.cache.forget(namespace)
     state.ladder.forget()
     state.epoch, state.swap = swap.epoch, None
     for sequence in state.waiting:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from headwater.cache.no_cache import NoCache
@@ -14,9 +12,7 @@ from headwater.schedule.machine import Machine
 from headwater.schedule.settings import Settings
 from headwater.schedule.state import NamespaceOf
 
-CacheName = Literal["prefix", "none"]
-
-CACHES: dict[CacheName, type[PrefixCache]] = {"prefix": PrefixCache, "none": NoCache}
+CACHES: dict[str, type[PrefixCache]] = {"prefix": PrefixCache, "none": NoCache}
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +25,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     pages: int
     page: int
     epoch: str
-    cache: CacheName = "prefix"
+    cache: str = "prefix"
     policy: str = "lru"
 
     def build(self, namespace_of: NamespaceOf) -> Machine:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headwater.cache.lease import Pin
+from headwater.cache.lease import Lease, Pin
 from headwater.cache.pages import PagePool, Runs
 from headwater.cache.policies import Policy
 from headwater.cache.prefix_cache import PrefixCache
@@ -48,7 +48,7 @@ class Flight:
 class Load:
     """A transfer into pages of a sequence, or into pages nobody waits for any more."""
 
-    __slots__ = ("begin", "end", "orphaned", "sequence", "tier")
+    __slots__ = ("begin", "end", "guard", "orphaned", "sequence", "tier")
 
     def __init__(self, sequence: Sequence, tier: str, begin: int, end: int) -> None:
         self.sequence = sequence
@@ -56,6 +56,7 @@ class Load:
         self.begin = begin
         self.end = end
         self.orphaned: Runs | None = None
+        self.guard: Lease | None = None  # of the page of the tree into which it writes first
 
 
 class State:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from headwater.cache.lease import Lease
 from headwater.schedule.events import FinishReason, RunStep, StepDone
 from headwater.schedule.layout import Layout
@@ -13,9 +15,8 @@ from headwater.schedule.transfers import store
 # Composing
 
 
-def compose(state: State, now: float) -> None:
+def compose(state: State) -> None:
     """Put the next step together and ask for it, when there is anything to compute."""
-    _make_room(state, now)
     sequences = _share_out(state)
     if not sequences:
         return
@@ -43,7 +44,7 @@ def compose(state: State, now: float) -> None:
     state.actions.append(RunStep(step))
 
 
-def _make_room(state: State, now: float) -> None:
+def make_room(state: State, now: float) -> None:
     """Give every running sequence a page for its next token, preempting the youngest if need be."""
     page = state.cache.page
     for sequence in list(state.running):
@@ -99,6 +100,13 @@ def _share_out(state: State) -> list[Sequence]:
     return chosen
 
 
+def end_repeat(state: State) -> None:
+    """Somebody was admitted after the step was composed: the next one is not the same again."""
+    for index, action in enumerate(state.actions):
+        if isinstance(action, RunStep) and action.step.repeat:
+            state.actions[index] = RunStep(msgspec.structs.replace(action.step, repeat=0))
+
+
 def _copies(state: State, sequences: list[Sequence]) -> list[Copy]:
     copies = []
     for sequence in sequences:
@@ -116,8 +124,11 @@ def _repeat(state: State, sequences: list[Sequence]) -> int:
     page, context = state.cache.page, state.settings.context
     steps = page
     for sequence in sequences:
-        begin, generated = sequence.begin, sequence.generated
-        if sequence.end - begin > 1 or not generated or begin < lease_of(sequence).written:
+        begin, generated, lease = sequence.begin, sequence.generated, lease_of(sequence)
+        one_row = sequence.end == sequence.known == begin + 1
+        if not (one_row and generated) or begin < lease.written:
+            return 0
+        if lease.copy is not None:  # afterwards its source is free, and somebody may fit
             return 0
         left = sequence.request.max_tokens - generated - 1
         room = min(page - 1 - begin % page, context - sequence.known - 1, left)
@@ -174,12 +185,19 @@ def _written(state: State, sequence: Sequence, lease: Lease, now: float) -> None
 
 
 def _count(state: State, sequence: Sequence) -> None:
-    """Count prompt tokens where they are computed, and nowhere else."""
+    """Count prompt tokens where they are computed, and nowhere else.
+
+    0            counted           begin             end
+    |  accounted for |  others' work  |  this step's  |
+    """
     account = sequence.account
-    first_time = max(account.cached + account.loaded + account.computed, sequence.begin)
-    fresh = max(min(sequence.end, sequence.prompt_tokens) - first_time, 0)
+    begin = min(sequence.begin, sequence.prompt_tokens)
+    end = min(sequence.end, sequence.prompt_tokens)
+    counted = account.cached + account.loaded + account.computed
+    account.cached += max(begin - counted, 0)  # became ready after the sequence was admitted
+    fresh = max(end - max(counted, begin), 0)
     account.computed += fresh
-    again = min(sequence.end, first_time) - sequence.begin
+    again = min(sequence.end, max(counted, sequence.begin)) - sequence.begin
     if again > 0 and account.preemptions:
         account.recomputed += again
     state.work += fresh

@@ -5,6 +5,7 @@ A transfer's pages are nobody else's until it has ended, even when its request i
 
 from __future__ import annotations
 
+from headwater.cache.lease import Lease
 from headwater.cache.tokens import WIDTH
 from headwater.schedule.events import (
     CancelLoad,
@@ -54,12 +55,15 @@ def load_ended(state: State, event: LoadDone | LoadFailed, now: float) -> None:
     state.ladder.loaded(load.tier, load.end - load.begin, delivered, now)
     if load.orphaned is not None:
         state.cache.take_back(load.orphaned)
+        if load.guard is not None:
+            state.cache.release(load.guard, now)
         return
     sequence = load.sequence
     sequence.load = None
     account = sequence.account
     account.waited_load += now - sequence.waiting_since
-    account.loaded += delivered
+    counted = account.cached + account.loaded + account.computed
+    account.loaded += max(load.begin + delivered - max(counted, load.begin), 0)
     account.tier = load.tier
     if isinstance(event, LoadFailed):
         account.load_failure = event.why
@@ -74,12 +78,31 @@ def cancel_load(state: State, sequence: Sequence, now: float) -> None:
     """Nobody waits for the load any more: the sequence lets go, its pages follow at the end."""
     assert sequence.load is not None
     lease = lease_of(sequence)
-    state.loads[sequence.load].orphaned = state.cache.hand_over(lease)
+    load = state.loads[sequence.load]
+    load.orphaned = state.cache.hand_over(lease)
     state.actions.append(CancelLoad(sequence.load))
+    if load.begin % state.cache.page and lease.copy is None:
+        load.guard = _guard(state, sequence, load.begin, now)
     state.cache.release(lease, now)
     state.waiting.fallen(lease)
     sequence.lease = None
     sequence.load = None
+
+
+def _guard(state: State, sequence: Sequence, begin: int, now: float) -> Lease:
+    """Let go of a lease, but not of the last page of its path, into which a load writes.
+
+        leaf   |0 ............. begin|      | end of the page       [0, begin) is published, and
+               [===== the tree's ====][.....]                       others may copy it
+
+    Whoever adopted the leaf would go on at `begin`. So it is adopted here until the load has ended.
+    """
+    cache, lease = state.cache, lease_of(sequence)
+    pin = cache.pin(lease)  # or the page might be given up in between
+    cache.release(lease, now)
+    guard = cache.lease(sequence.namespace, sequence.key[: begin * WIDTH], now)
+    cache.unpin(pin)
+    return guard
 
 
 def store(state: State, sequence: Sequence, now: float) -> None:
@@ -89,7 +112,7 @@ def store(state: State, sequence: Sequence, now: float) -> None:
     pin = state.cache.pin(lease)
     offer = state.ladder.keep(sequence.namespace, key, pin.end, now)
     if offer is None or offer.end > pin.end:
-        state.cache.unpin(pin, now)
+        state.cache.unpin(pin)
         return
     number = state.new_id()
     state.stores[number] = pin
@@ -109,7 +132,7 @@ def store(state: State, sequence: Sequence, now: float) -> None:
 def store_ended(state: State, event: StoreDone, now: float) -> None:
     pin = state.stores.pop(event.store, None)
     if pin is not None:
-        state.cache.unpin(pin, now)
+        state.cache.unpin(pin)
 
 
 def _slots(state: State, sequence: Sequence, begin: int, end: int) -> tuple[SlotRun, ...]:

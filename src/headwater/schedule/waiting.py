@@ -80,7 +80,7 @@ class WaitingRoom:
                     self._rematch(sequence, matcher)
                     self._line.put(sequence)
         first = self._line.first(work)
-        if first is not None and first in self._stale:
+        if first is not None and (first in self._stale or _is_promised_more(first)):
             self._rematch(first, matcher)
         return first
 
@@ -97,7 +97,8 @@ class WaitingRoom:
             deadline, _, _, sequence = heappop(self._deadlines)
             if sequence in self._all and sequence.deadline == deadline:
                 sequence.overdue = True
-                if sequence.maker is None and sequence not in self._stale:
+                is_in_line = sequence not in self._stale or not self._ranks_by_match
+                if sequence.maker is None and is_in_line:
                     self._line.put(sequence)
 
     # Waiting for somebody else's KV
@@ -186,6 +187,13 @@ class WaitingRoom:
         for node in sequence.at:
             _discard(self._at, node, sequence)
         sequence.at.clear()
+
+
+def _is_promised_more(sequence: Sequence) -> bool:
+    """Its match counts on a promise. That is kept or broken without notice, and to wait for a maker
+    that has gone would be for ever: so it is looked at again before anything follows from it."""
+    match = sequence.match
+    return match is not None and match.promised > match.ready
 
 
 K = TypeVar("K")

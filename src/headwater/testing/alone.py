@@ -8,17 +8,17 @@ from headwater.cache.tokens import count
 from headwater.schedule.events import Arrived, Request, RunStep, StepDone
 from headwater.schedule.machine import Machine
 from headwater.schedule.settings import Settings
-from headwater.testing.fake_model import EngineMemory, FakeModel
+from headwater.testing.fake_model import EngineMemory, FakeModel, Language
 
 PAGE = 16
 
 
-def answers(request: Request, context: int, vocabulary: int) -> list[list[int]]:
+def answers(request: Request, context: int, language: Language) -> list[list[int]]:
     """The tokens of each choice, when memory is plenty and nothing else runs."""
     longest = min(count(request.prompt) + request.max_tokens, context)
     pages = (longest // PAGE + 2) * request.choices
     memory = EngineMemory(pages, PAGE)
-    model = FakeModel(memory, _one_namespace, "", vocabulary)
+    model = FakeModel(memory, _one_namespace, "", language)
     settings = Settings(context=context, running=request.choices, growth_pages=0)
     machine = Machine(memory.pool, LRU(), _one_namespace, settings, cache_class=NoCache)
     model.begin(request)

@@ -154,17 +154,26 @@ class Drawn(NamedTuple):
     stopped: bool
 
 
+class Language(NamedTuple):
+    """What a fake model says: few tokens make answers meet again, many keep them apart.
+
+    One in `stop_every` tokens completes a stop string; with 0 none does.
+    """
+
+    vocabulary: int
+    stop_every: int = 31
+
+
 class FakeModel:
     """Executes steps, and answers for every request what it would answer alone."""
 
     def __init__(
-        self, memory: EngineMemory, namespace_of: NamespaceOf, epoch: str, vocabulary: int
+        self, memory: EngineMemory, namespace_of: NamespaceOf, epoch: str, language: Language
     ) -> None:
-        """vocabulary: how many token ids are drawn from; few of them make answers collide."""
         self.memory = memory
         self.epoch = epoch
         self._namespace_of = namespace_of
-        self._vocabulary = vocabulary
+        self._language = language
         self._prefixes: dict[int, Prefix] = {}
         self._requests: dict[int, Request] = {}
         self._texts: dict[tuple[int, int], int] = {}  # of each choice, up to its newest token
@@ -238,9 +247,10 @@ class FakeModel:
             who = (sample.request, sample.choice)
             if prefix.text != self._texts[who] or prefix.length != sample.position:
                 raise Corrupt(f"row {sample.row} is not the end of choice {who}")
-            token = hash((prefix.text, sample.choice)) % self._vocabulary
+            vocabulary, stop_every = self._language
+            token = hash((prefix.text, sample.choice)) % vocabulary
             after = hash((prefix.text, token))
-            out.append(Drawn(token, stopped=after % 31 == sample.choice))
+            out.append(Drawn(token, stopped=stop_every > 0 and after % stop_every == 0))
             self._texts[who] = after
         return out
 
@@ -279,8 +289,8 @@ class FakeModel:
         if not len(step.tokens) == len(step.positions) == len(step.slots) > 0:
             raise Corrupt(f"step {step.id} has rows without a token, a position or a slot")
         written = [slot for slot in step.slots if slot != self.memory.sink]
-        sources = [slot for copy in step.copies for slot in range(copy.source, copy.source + copy.count)]
-        targets = [slot for copy in step.copies for slot in range(copy.target, copy.target + copy.count)]
+        sources = slots_of(SlotRun(copy.source, copy.count) for copy in step.copies)
+        targets = slots_of(SlotRun(copy.target, copy.count) for copy in step.copies)
         changed = written + targets
         if len(set(changed)) < len(changed):
             raise Corrupt(f"step {step.id} writes a slot twice")

@@ -30,12 +30,10 @@ TIER = "attic"
 class FakeTier:
     """One tier. It remembers what it answered, so that a recorded run can be replayed."""
 
-    def __init__(self, rng: random.Random, model: FakeModel, *, honest: bool = False) -> None:
-        """honest: it offers all it has, keeps all it can, and every load ends whole."""
+    def __init__(self, rng: random.Random, model: FakeModel) -> None:
         self.answers: list[Offer | None] = []
         self._rng = rng
         self._model = model
-        self._honest = honest
         self._kept: dict[bytes, dict[int, int]] = {}  # namespace -> digest of the text -> of KV
         self._loads: dict[int, tuple[StartLoad, bytes]] = {}
         self._stores: dict[int, tuple[StartStore, list[int]]] = {}
@@ -44,22 +42,26 @@ class FakeTier:
     # The ladder
 
     def offer(self, namespace: bytes, key: bytes, ready: int, now: float) -> Offer | None:
+        return self._answer(TIER, ready, self.offers(namespace, key, ready))
+
+    def offers(self, namespace: bytes, key: bytes, ready: int) -> int:
+        """Up to where it says it can load: what it has, or anything at all."""
+        has = self.has(namespace, key, ready)
+        return self._rng.choice((has, has, self._rng.randint(ready, count(key))))
+
+    def has(self, namespace: bytes, key: bytes, begin: int) -> int:
+        """Up to where it has the KV of `key` from `begin` on."""
         kept = self._kept.get(namespace, {})
-        end = ready
-        for text in self._texts(key)[ready:]:
-            if text not in kept:
-                break
-            end += 1
-        if not self._honest:
-            end = self._rng.choice((end, end, self._rng.randint(ready, count(key))))
-        return self._answer(Offer(TIER, ready, end) if end > ready else None)
+        texts = self._texts(key)[begin:]
+        return begin + next((at for at, t in enumerate(texts) if t not in kept), len(texts))
 
     def keep(self, namespace: bytes, key: bytes, written: int, now: float) -> Offer | None:
-        if written == 0 or (not self._honest and self._rng.random() < 0.4):
-            return self._answer(None)
-        kept = self._kept.get(namespace, {})
-        begin = next((at for at, text in enumerate(self._texts(key)) if text not in kept), written)
-        return self._answer(Offer(TIER, begin, written) if begin < written else None)
+        end = written if self.wants() else 0
+        return self._answer(TIER, self.has(namespace, key[: end * WIDTH], 0), end)
+
+    def wants(self) -> bool:
+        """Whether it keeps what it is shown."""
+        return self._rng.random() < 0.6
 
     def loaded(self, tier: str, asked: int, delivered: int, now: float) -> None:
         if tier != TIER or not 0 <= delivered <= asked:
@@ -68,9 +70,9 @@ class FakeTier:
     def forget(self) -> None:
         self._kept.clear()
 
-    def _answer(self, offer: Offer | None) -> Offer | None:
-        self.answers.append(offer)
-        return offer
+    def _answer(self, tier: str, begin: int, end: int) -> Offer | None:
+        self.answers.append(Offer(tier, begin, end) if begin < end else None)
+        return self.answers[-1]
 
     def _texts(self, key: bytes) -> list[int]:
         return [self._model.text(digest) for digest in self._model.digests(key)]
@@ -98,38 +100,40 @@ class FakeTier:
         self._cancelled.add(cancel.load)
 
     def end_load(self, number: int) -> LoadDone | LoadFailed:
-        """Write what was found, spoil the rest, and tell as much of it as the seed likes."""
+        """Whole, short, failed, or with a length that makes no sense."""
+        asked = self._asked(number)
+        wish = self._rng.choice((asked, asked, self._rng.randint(0, asked), 0))
+        if wish == 0:
+            return self.fail(number)
+        done = self.deliver_load(number, wish)
+        if done.tokens == asked:
+            return LoadDone(number, self._rng.choice((asked, asked, asked + 5)))
+        return LoadDone(number, done.tokens or self._rng.choice((0, -3)))
+
+    def deliver_load(self, number: int, tokens: int) -> LoadDone:
+        """Write the leading `tokens` as far as they are kept here, and spoil the rest."""
         load, prompt = self._loads.pop(number)
-        asked = load.end - load.begin
         slots = slots_of(load.slots)
         if number in self._cancelled:
-            self._cancelled.discard(number)
             self._spoil(slots)
-            return LoadDone(number, self._rng.choice((0, asked)))
-        found = self._deliver(load, prompt, slots)
-        if found == asked and not self._honest:
-            return LoadDone(number, self._rng.choice((asked, asked, asked + 5)))
-        if found == 0 and self._rng.random() < 0.7:
-            return LoadFailed(number, "the tier does not answer")
-        return LoadDone(number, found or self._rng.choice((0, -3)))
-
-    def _deliver(self, load: StartLoad, prompt: bytes, slots: list[int]) -> int:
-        """Write the leading part of what was asked for; the number of tokens."""
-        asked = len(slots)
+            return LoadDone(number, tokens)
+        end = min(self.has(load.namespace, prompt, load.begin), load.begin + tokens)
         kept = self._kept.get(load.namespace, {})
-        wish = asked if self._honest else self._rng.choice((asked, asked, self._part(asked), 0))
-        found = 0
-        for text in self._texts(prompt)[load.begin : load.begin + wish]:
-            if text not in kept:
-                break
-            self._model.memory.put(slots[found], kept[text])
-            found += 1
-        self._model.memory.belong(slots[:found], load.namespace)
-        self._spoil(slots[found:])
-        return found
+        texts = self._texts(prompt)[load.begin : end]
+        for slot, text in zip(slots, texts, strict=False):
+            self._model.memory.put(slot, kept[text])
+        self._model.memory.belong(slots[: len(texts)], load.namespace)
+        self._spoil(slots[len(texts) :])
+        return LoadDone(number, len(texts))
 
-    def _part(self, asked: int) -> int:
-        return self._rng.randint(0, asked)
+    def fail(self, number: int) -> LoadFailed:
+        load, _ = self._loads.pop(number)
+        self._spoil(slots_of(load.slots))
+        return LoadFailed(number, "the tier does not answer")
+
+    def _asked(self, number: int) -> int:
+        load, _ = self._loads[number]
+        return load.end - load.begin
 
     def _spoil(self, slots: Iterable[int]) -> None:
         for slot in slots:

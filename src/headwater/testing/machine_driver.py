@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import msgspec
 
@@ -44,7 +45,7 @@ from headwater.schedule.order import Order
 from headwater.schedule.settings import Settings
 from headwater.schedule.step import Step
 from headwater.testing import alone
-from headwater.testing.fake_model import Drawn, EngineMemory, FakeModel, watched
+from headwater.testing.fake_model import Drawn, EngineMemory, FakeModel, Language, watched
 from headwater.testing.fake_tier import FakeTier, RecordedLadder
 
 PATIENCE_WITH_STEPS = 4_000
@@ -67,7 +68,7 @@ class Shape:
         default_factory=lambda: Settings(context=60, running=4, step_tokens=16, patience=3)
     )
     namespaces: int = 2
-    vocabulary: int = 3
+    language: Language = field(default_factory=lambda: Language(3))
     most_choices: int = 3
     tier: bool = True
     weights: bool = True
@@ -91,7 +92,7 @@ class Shape:
             ghost_tokens=rng.choice((0, 4 * page, None)),
             settings=settings,
             namespaces=rng.choice((1, 2, 4)),
-            vocabulary=rng.choice((2, 3, 50)),
+            language=Language(rng.choice((2, 3, 50))),
             most_choices=min(running, rng.choice((1, 3))),
             tier=rng.random() < 0.5,
             weights=rng.random() < 0.4,
@@ -124,6 +125,7 @@ class Asked:
     texts: list[list[int]]
     ended: dict[int, Finish] = field(default_factory=dict)
     is_given_up: bool = False
+    answers: list[list[int]] | None = None  # what it would answer alone, once that was asked
 
 
 @dataclass(frozen=True)
@@ -137,12 +139,14 @@ class Expected:
 class MachineDriver:
     """Lets one random thing after another happen to a machine, and watches it."""
 
-    def __init__(self, rng: random.Random, shape: Shape) -> None:
+    def __init__(
+        self, rng: random.Random, shape: Shape, *, tier_class: type[FakeTier] = FakeTier
+    ) -> None:
         self.rng = rng
         self.shape = shape
         self.memory = EngineMemory(shape.pages, shape.page)
-        self.model = FakeModel(self.memory, namespace_of, "w0", shape.vocabulary)
-        self.tier = FakeTier(rng, self.model)
+        self.model = FakeModel(self.memory, namespace_of, "w0", shape.language)
+        self.tier = tier_class(rng, self.model)
         ladder: Ladder = self.tier if shape.tier else NoTiers()
         self.machine = machine_of(shape, self.memory.pool, self.memory, ladder)
         self.now = 0.0
@@ -152,7 +156,7 @@ class MachineDriver:
         self.cached_tokens = 0
         self.log: list[tuple[bytes, float, bytes]] = []  # (event, now, actions)
         self._asked = 0
-        self._step: Step | None = None
+        self.step: Step | None = None  # that runs
         self._digests: list[int] | None = None  # of the step, once the engine has computed it
         self._is_disturbed = False  # something besides its end has happened during the step
         self._expected: Expected | None = None
@@ -168,7 +172,7 @@ class MachineDriver:
             self.something()
         while not self.machine.is_idle:
             self.something(arrivals=False)
-        self._finish()
+        self.settle()
 
     # What can happen
 
@@ -178,8 +182,8 @@ class MachineDriver:
         can: dict[Callable[[], None], float] = {self._wake: 0.02}
         if arrivals:
             can[self._arrive] = 0.6
-        if self._step is not None:
-            can[self._end_step] = 1.0
+        if self.step is not None:
+            can[self.end_step] = 1.0
         if self.tier.loads:
             can[self._end_load] = 0.25
         if self.tier.stores:
@@ -228,10 +232,11 @@ class MachineDriver:
             self._prompts[self.rng.randrange(10)] = text
 
     def _fresh(self, length: int) -> bytes:
-        return pack([self.rng.randrange(self.shape.vocabulary) for _ in range(length)])
+        return pack([self.rng.randrange(self.shape.language.vocabulary) for _ in range(length)])
 
-    def _end_step(self) -> None:
-        step, digests = self._step, self._digests
+    def end_step(self) -> None:
+        """The engine is done with the step that runs."""
+        step, digests = self.step, self._digests
         assert step is not None
         if digests is None:
             digests = self.model.run(step)
@@ -243,7 +248,7 @@ class MachineDriver:
             if asked is not None:
                 asked.texts[sample.choice].append(one.token)
                 self._know(asked.request, sample.choice)
-        self._step = self._digests = None
+        self.step = self._digests = None
         self._expected = self._after(step, drawn)
         self.deliver(StepDone(step.id, [d.token for d in drawn], [d.stopped for d in drawn]))
 
@@ -265,15 +270,20 @@ class MachineDriver:
         self.deliver(self.tier.end_store(self.rng.choice(self.tier.stores)))
 
     def _cancel(self) -> None:
-        asked = self.live[self.rng.choice(list(self.live))]
-        asked.is_given_up = True
-        self.deliver(Cancelled(asked.request.id))
-        if asked.request.id in self.live:
-            raise Wrong(f"request {asked.request.id} was cancelled and lives on")
+        self.cancel(self.rng.choice(list(self.live)))
+
+    def cancel(self, request: int) -> None:
+        self.live[request].is_given_up = True
+        self.deliver(Cancelled(request))
+        if request in self.live:
+            raise Wrong(f"request {request} was cancelled and lives on")
 
     def _replace_weights(self) -> None:
+        self.replace_weights(self.rng.choice(("restart", "drain")))
+
+    def replace_weights(self, mode: Literal["restart", "drain"]) -> None:
         self._swaps += 1
-        self._swap = WeightsReplaced(f"w{self._swaps}", self.rng.choice(("restart", "drain")))
+        self._swap = WeightsReplaced(f"w{self._swaps}", mode)
         self.deliver(self._swap)
 
     def _wake(self) -> None:
@@ -321,12 +331,12 @@ class MachineDriver:
 
     def _begin_step(self, step: Step) -> None:
         settings = self.shape.settings
-        if self._step is not None:
-            raise Wrong(f"step {step.id} is started while {self._step.id} runs")
+        if self.step is not None:
+            raise Wrong(f"step {step.id} is started while {self.step.id} runs")
         if len(step.tokens) > settings.step_tokens:
             raise Wrong(f"step {step.id} has {len(step.tokens)} rows of {settings.step_tokens}")
         self._check_repeat(step)
-        self._step = step
+        self.step = step
         self._is_disturbed = False
         # An engine computes early or late in the time a step takes; what is there must be the same.
         self._digests = self.model.run(step) if self.rng.random() < 0.5 else None
@@ -345,7 +355,7 @@ class MachineDriver:
         swap = self._swap
         if swap is None or swap.epoch != epoch or self.machine.epoch != epoch:
             raise Wrong(f"weights {epoch} are put in place, and nobody has replaced them")
-        if self._step is not None:
+        if self.step is not None:
             raise Wrong("weights are replaced under a step")
         if swap.mode == "drain" and any(self._is_halfway(asked) for asked in self.live.values()):
             raise Wrong("weights are replaced under an answer that should have ended first")
@@ -382,7 +392,9 @@ class MachineDriver:
         """The tokens are those of the request alone, all of them or up to where it was cut off."""
         request, text = asked.request, asked.texts[finish.choice]
         settings = self.shape.settings
-        answer = alone.answers(request, settings.context, self.shape.vocabulary)[finish.choice]
+        if asked.answers is None:
+            asked.answers = alone.answers(request, settings.context, self.shape.language)
+        answer = asked.answers[finish.choice]
         known = count(request.prompt) + len(text)
         outgrown = finish.reason == "length" and known > self.shape.pages * self.shape.page
         if finish.reason == "cancelled" and not asked.is_given_up:
@@ -432,13 +444,14 @@ class MachineDriver:
 
     def _check_progress(self) -> None:
         """Somebody is at work, or nobody wants anything."""
-        at_work = self._step is not None or self.tier.loads or self.tier.stores
+        at_work = self.step is not None or self.tier.loads or self.tier.stores
         if not at_work and (self.live or not self.machine.is_idle):
             raise Wrong(f"nothing runs and {len(self.live)} requests are unfinished")
         if self._steps_without_end > PATIENCE_WITH_STEPS:
             raise Wrong(f"nobody has finished in {self._steps_without_end} steps")
 
-    def _finish(self) -> None:
+    def settle(self) -> None:
+        """Everybody has left: nothing is leased, nobody waits, and the log replays."""
         check_idle(self.machine.cache)
         if self.live or self.machine.counts != (0, 0, 0):
             raise Wrong(f"{self.machine.counts} run, load and wait at idle")
@@ -453,6 +466,7 @@ class MachineDriver:
         actions_of = msgspec.msgpack.Decoder(list[AnyAction])
         for recorded, now, expected in self.log:
             actions = machine.handle(events.decode(recorded), now)
+            machine.cache.policy.next()  # as the checks of the first run asked
             if msgspec.msgpack.encode(actions) != expected:
                 was = actions_of.decode(expected)
                 raise Wrong(f"at {now} the replay does {actions}, the first run did {was}")

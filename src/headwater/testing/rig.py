@@ -18,6 +18,7 @@ from headwater.cache.prefix_cache import PrefixCache
 from headwater.cache.tokens import count
 from headwater.cache.tree import Match, Node
 from headwater.testing import brute
+from headwater.testing.notices import Notices
 from headwater.testing.slots import SlotMemory
 
 
@@ -49,11 +50,11 @@ class Store:
 
 @dataclass(eq=False)
 class Watch:
-    """A prompt whose whole pages must stay cached until something is evicted."""
+    """A prompt that waits: its whole pages go by eviction only, and its match by notice only."""
 
     namespace: bytes
     key: bytes
-    pages: int
+    match: Match
     evicted: int
 
 
@@ -62,6 +63,7 @@ class Rig:
     """The cache, its memory, and everything that uses them now."""
 
     memory: SlotMemory
+    notices: Notices
     cache: PrefixCache
     now: float = 0.0
     sequences: list[Sequence] = field(default_factory=list)
@@ -73,8 +75,9 @@ class Rig:
     @classmethod
     def of(cls, policy: Policy, *, pages: int, page: int, ghost_tokens: int | None = None) -> Rig:
         memory = SlotMemory(pages, page)
-        cache = PrefixCache(memory.pool, policy, ghost_tokens=ghost_tokens, listener=memory)
-        return cls(memory, cache)
+        notices = Notices(memory)
+        cache = PrefixCache(memory.pool, policy, ghost_tokens=ghost_tokens, listener=notices)
+        return cls(memory, notices, cache)
 
     # The life of a sequence
 
@@ -86,6 +89,7 @@ class Rig:
         assert match.ready == ready, f"{match} where {ready} tokens are ready"
         assert match.known == known, f"{match} where {known} tokens are known"
         assert match.ready <= match.promised <= match.known <= count(key), f"{match} is no order"
+        assert (match.maker is None) == (match.promised == match.ready), f"{match} waits for nobody"
         return match
 
     def begin(self, namespace: bytes, key: bytes) -> Sequence:
@@ -105,7 +109,9 @@ class Rig:
         """Not while a step is in flight: what it writes would be swapped under its hands."""
         assert not sequence.is_in_flight
         before = sequence.lease.written
+        table, swaps = list(sequence.lease.table), sequence.lease.swaps
         self.cache.promise(sequence.lease, sequence.key)
+        self._check_swaps(sequence, table, swaps)
         sequence.computed = sequence.lease.written
         assert before <= sequence.computed <= count(sequence.key)
         self.verify(sequence)
@@ -148,7 +154,9 @@ class Rig:
         sequence.computed = to
 
     def commit(self, sequence: Sequence) -> None:
+        table, swaps = list(sequence.lease.table), sequence.lease.swaps
         self.cache.commit(sequence.lease, sequence.key, sequence.computed, self._tick())
+        self._check_swaps(sequence, table, swaps)
         assert sequence.lease.written == sequence.computed
         self.verify(sequence)
 
@@ -197,11 +205,11 @@ class Rig:
     def unpin(self, index: int) -> None:
         store = self.stores.pop(index)
         self._verify_store(store)
-        self.cache.unpin(store.pin, self._tick())
+        self.cache.unpin(store.pin)
 
     def forget(self, namespace: bytes) -> int:
         free, cached = self.cache.pool.free, self.cache.cached
-        freed = self.cache.forget(namespace, self._tick())
+        freed = self.cache.forget(namespace)
         assert namespace not in self.cache.tree.roots
         assert self.cache.pool.free - free == cached - self.cache.cached == freed
         if self.watch is not None and self.watch.namespace == namespace:
@@ -211,18 +219,26 @@ class Rig:
     # What must hold after every one of these
 
     def follow(self, namespace: bytes, key: bytes) -> None:
-        """Watch a prompt from now on: its whole pages go by eviction only."""
-        pages = self.cache.match(namespace, key).ready // self.cache.page
-        self.watch = Watch(namespace, key, pages, self.cache.evicted)
+        """Watch a prompt from now on, as a waiting request does."""
+        match = self.cache.match(namespace, key)
+        self.watch = Watch(namespace, key, match, self.cache.evicted)
+        self.notices.expect(namespace, key, match)
 
     def check_watch(self) -> None:
+        """The prompt lost no whole page without eviction, and nothing changed without a notice."""
         watch = self.watch
         if watch is None:
             return
-        pages = self.cache.match(watch.namespace, watch.key).ready // self.cache.page
-        kept = pages >= watch.pages or self.cache.evicted > watch.evicted
-        assert kept, f"{watch.pages - pages} whole pages were lost and nothing was evicted"
-        watch.pages, watch.evicted = pages, self.cache.evicted
+        before, now = watch.match, self.cache.match(watch.namespace, watch.key)
+        lost = before.ready // self.cache.page - now.ready // self.cache.page
+        evicted = self.cache.evicted > watch.evicted
+        assert lost <= 0 or evicted, f"{lost} whole pages were lost and nothing was evicted"
+        if not self.notices.came:
+            same = now.known == before.known
+            assert same and now.ready >= before.ready, f"{before} became {now} without a notice"
+            told = now.maker in (None, before.maker) or now.ready > before.ready
+            assert told, f"{before} became {now}: a promise was made without a notice"
+        self.follow(watch.namespace, watch.key)
 
     def verify(self, sequence: Sequence) -> None:
         """What the sequence would read now is the right KV."""
@@ -258,6 +274,12 @@ class Rig:
         left = (tree.nodes, len(tree.roots), self.cache.ghosts.tokens, pool.pages - pool.free)
         assert left == (0, 0, 0, 0), f"nodes, roots, ghosts, pages left behind: {left}"
         assert pool.free_extents() == [(0, pool.pages)], "the pool did not grow together again"
+
+    def _check_swaps(self, sequence: Sequence, table: list[int], swaps: int) -> None:
+        """Who keeps a copy of the page table need not renew it while no swap is counted."""
+        lease = sequence.lease
+        same = list(lease.table)[: len(table)] == table
+        assert same or lease.swaps > swaps, "the page table changed and no swap was counted"
 
     def _verify_store(self, store: Store) -> None:
         self.memory.verify_path(store.namespace, store.pin.node)

@@ -1,7 +1,7 @@
 """Least recently used, leaf first.
 
-A lease touches its whole path, so an ancestor is never older than its leaves, and taking leaves in
-the order of their last use never takes the head of a prefix before its tail.
+Only leaves are ever on offer, so the head of a prefix is never taken before its tail; when a tail
+is gone its parent becomes a leaf, as old as its own last use.
 """
 
 from __future__ import annotations

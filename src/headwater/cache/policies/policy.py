@@ -22,7 +22,10 @@ class Policy(Protocol):
     def use(self, path: Sequence[Node], now: float) -> None:
         """A request leased a path; its nodes from the leaf up. `last_use` is already set."""
 
-    def evict(self, node: Node, now: float) -> None:
+    def split(self, upper: Node, node: Node) -> None:
+        """`upper` is new and has what was the first part of `node`; it inherited its `note`."""
+
+    def evict(self, node: Node) -> None:
         """The node lost its last page."""
 
     def offer(self, node: Node) -> None:
@@ -45,7 +48,6 @@ class Ranked:
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Node]] = []
-        self._offers = 0
         self._sweep_at = 1024
 
     def rank(self, node: Node) -> float:
@@ -58,12 +60,16 @@ class Ranked:
     def use(self, path: Sequence[Node], now: float) -> None:
         pass
 
-    def evict(self, node: Node, now: float) -> None:
+    def split(self, upper: Node, node: Node) -> None:
+        pass
+
+    def evict(self, node: Node) -> None:
         pass
 
     def offer(self, node: Node) -> None:
-        self._offers += 1
-        heapq.heappush(self._heap, (self.rank(node), self._offers, node))
+        # Equal ranks fall to the older node, not to the earlier offer: how often somebody has asked
+        # `next`, which drops stale offers, must not change what is evicted.
+        heapq.heappush(self._heap, (self.rank(node), node.serial, node))
         if len(self._heap) > self._sweep_at:
             self._sweep()
 

@@ -1,0 +1,124 @@
+"""Two engines over the same weights, one with the prefix cache and one without, asked the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.engine.api import Headwater
+from headwater.engine.asked import Prompt
+from headwater.engine.loaded import LoadedModel
+from headwater.engine.results import Choice, Result
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Where two answers part: the first token that differs, and how close its two candidates
+    were, in logits, where the answer without the cache was drawn."""
+
+    choice: int
+    token: int
+    gap: float
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One request, with and without the cache. Seconds are to the first token.
+
+    greedy: the likeliest tokens were taken, so that equal numbers must give equal answers.
+    """
+
+    act: int
+    who: str
+    prompt: int
+    cached: int
+    computed: int
+    generated: int
+    with_cache: float
+    without: float
+    why: str
+    answer: str
+    greedy: bool
+    difference: Difference | None
+
+    @property
+    def speedup(self) -> float:
+        return self.without / self.with_cache
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What one caller asks, under which name it is shown."""
+
+    who: str
+    prompt: Prompt
+    domain: str = ""
+
+
+class Pair:
+    """Asks both engines, first the one, then the other, in turns."""
+
+    def __init__(self, loaded: LoadedModel, kv_memory: str) -> None:
+        self._with = Headwater(loaded, kv_memory=kv_memory)
+        self._without = Headwater(loaded, kv_memory=kv_memory, cache="none")
+        self._turn = 0
+
+    def __enter__(self) -> Pair:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for engine in (self._with, self._without):
+            engine.close("drain" if kind is None else "cancel")
+
+    @property
+    def cached(self) -> Headwater:
+        return self._with
+
+    @property
+    def uncached(self) -> Headwater:
+        return self._without
+
+    def ask(self, act: int, questions: Sequence[Question], **asked: Any) -> list[Row]:
+        """Put all questions at once to one engine, then to the other; a row for each."""
+        self._turn += 1
+        engines = [self._with, self._without]
+        if self._turn % 2:  # what a machine does to whoever comes first evens out
+            engines.reverse()
+        # Two candidates' log-probabilities tell how close a decision was.
+        asked = {"temperature": 0.0, "logprobs": 2, **asked}
+        results = {id(engine): _ask(engine, questions, asked) for engine in engines}
+        pairs = zip(questions, results[id(self._with)], results[id(self._without)], strict=True)
+        greedy = asked["temperature"] == 0
+        return [_row(act, question, ours, plain, greedy) for question, ours, plain in pairs]
+
+
+def _ask(engine: Headwater, questions: Sequence[Question], asked: dict[str, Any]) -> list[Result]:
+    running = [engine.submit(each.prompt, domain=each.domain, **asked) for each in questions]
+    return [each.result() for each in running]
+
+
+def _row(act: int, question: Question, ours: Result, plain: Result, greedy: bool) -> Row:  # noqa: FBT001 - data
+    report = ours.cache
+    return Row(
+        act=act,
+        who=question.who,
+        prompt=ours.usage.prompt_tokens,
+        cached=ours.usage.cached_tokens,
+        computed=report.sources.computed,
+        generated=report.generated,
+        with_cache=ours.timing.first_token,
+        without=plain.timing.first_token,
+        why="" if report.why is None else report.why.sentence,
+        answer=ours.text,
+        greedy=greedy,
+        difference=_difference(ours.choices, plain.choices),
+    )
+
+
+def _difference(ours: Sequence[Choice], plain: Sequence[Choice]) -> Difference | None:
+    for one, other in zip(ours, plain, strict=True):
+        for at, (a, b) in enumerate(zip(one.tokens, other.tokens, strict=False)):
+            if a != b:
+                best, second = other.logprobs[at].top[:2]
+                return Difference(one.index, at, best[1] - second[1])
+        assert len(one.tokens) == len(other.tokens), "one answer ended, the other went on"
+    return None

@@ -1,0 +1,106 @@
+"""The dials of an engine, and the machine that follows from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from headwater.cache.policies import POLICIES
+from headwater.engine.facts import ModelFacts
+from headwater.engine.kv import KVFormat
+from headwater.engine.units import parse_bytes
+from headwater.errors import BadSetting
+from headwater.schedule.order import Order
+from headwater.schedule.recipe import CACHES, Recipe
+from headwater.schedule.settings import Settings
+
+_PAGES = re.compile(r"\s*(\d+)\s*pages?\s*")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """
+    kv_memory: bytes for KV, as a number or as in "2GiB" and "512MB"; or as in "4096 pages".
+    page: tokens a page.
+    cache: "prefix", or "none" for an engine that reuses nothing, to compare with.
+    policy: which KV is evicted first, by name.
+    order: in which order waiting requests start: "fcfs", "longest-prefix", "depth-first" or
+        "response-ratio".
+    max_running: most answers that are generated at a time.
+    step_tokens: most tokens computed in one pass; a longer prompt takes several, between which
+        others go on.
+    context: longest prompt with its answer, in tokens; the model's own when None.
+    """
+
+    kv_memory: str | int = "1GiB"
+    page: int = 16
+    cache: str = "prefix"
+    policy: str = "lru"
+    order: str = "fcfs"
+    max_running: int = 256
+    step_tokens: int = 2048
+    context: int | None = None
+
+
+def read_options(named: dict[str, object]) -> Options:
+    """Check options given by name. Raises TypeError for an unknown one, BadSetting for a wrong
+    value."""
+    for name in named:
+        if name not in Options.__struct_fields__:
+            raise TypeError(f"{name!r} is no option of an engine")
+    try:
+        return msgspec.convert(named, Options)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        raise BadSetting(f"{where.rstrip('`')}: {what}.") from error
+
+
+def recipe_of(options: Options, facts: ModelFacts, epoch: str) -> Recipe:
+    """What to build the machine from. Raises BadSetting when the options make no sense."""
+    _require(options.page >= 1, f"page must be 1 or more, but is {options.page}.")
+    _require_name("cache", options.cache, CACHES)
+    _require_name("policy", options.policy, POLICIES)
+    _require_name("order", options.order, [order.value for order in Order])
+    context = facts.context if options.context is None else options.context
+    _require(
+        1 <= context <= facts.context,
+        f"context must lie in [1, {facts.context}], what the model can attend to.",
+    )
+    _require(
+        1 <= options.max_running <= options.step_tokens,
+        f"step_tokens ({options.step_tokens}) must hold a token of each of the max_running "
+        f"({options.max_running}) answers.",
+    )
+    settings = Settings(
+        context=context,
+        running=options.max_running,
+        step_tokens=options.step_tokens,
+        order=Order(options.order),
+    )
+    return Recipe(
+        settings=settings,
+        pages=_pages(options, facts.kv_format),
+        page=options.page,
+        epoch=epoch,
+        cache=options.cache,
+        policy=options.policy,
+    )
+
+
+def _pages(options: Options, form: KVFormat) -> int:
+    memory = options.kv_memory
+    named = _PAGES.fullmatch(str(memory))
+    pages = int(named[1]) if named else form.pages_in(parse_bytes(memory), options.page)
+    _require(pages >= 1, f"kv_memory={memory!r} does not hold a single page.")
+    return pages
+
+
+def _require_name(option: str, name: str, known: Iterable[str]) -> None:
+    names = list(known)
+    _require(name in names, f"There is no {option} {name!r}; known are {', '.join(names)}.")
+
+
+def _require(holds: bool, otherwise: str) -> None:  # noqa: FBT001 - it is what is said
+    if not holds:
+        raise BadSetting(otherwise)

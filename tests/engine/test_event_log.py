@@ -1,0 +1,98 @@
+"""A live run's log replays to the same actions."""
+
+from __future__ import annotations
+
+import random
+import stat
+
+import msgspec
+import pytest
+
+from headwater import Cancelled, HeadwaterError, LoadedModel
+from headwater.schedule.replay import Header, replay
+from tests.engine.tiny import make_model
+
+
+@pytest.fixture
+def busy(engine, tmp_path):
+    """A log of requests from two tenants, with cancels, preemption and choices."""
+
+    def run(**options):
+        path = tmp_path / "events.jsonl"
+        hw = engine(log=path, kv_memory="40 pages", max_running=8, step_tokens=32, **options)
+        draw = random.Random(5)
+        shared = [draw.randrange(2, 300) for _ in range(40)]
+        running = []
+        for at in range(30):
+            prompt = shared[: draw.randint(1, 40)] + [draw.randrange(2, 300)] * draw.randint(0, 9)
+            running.append(
+                hw.submit(
+                    prompt,
+                    domain=draw.choice("ab"),
+                    max_tokens=draw.randint(1, 20),
+                    n=draw.choice([1, 3]),
+                    ignore_eos=True,
+                )
+            )
+            if at % 4 == 0:
+                running[-1].cancel()
+            if at % 10 == 5:
+                running[-1].result()
+        for each in running:
+            try:
+                each.result()
+            except Cancelled:
+                continue
+        hw.close()
+        return path
+
+    return run
+
+
+@pytest.mark.parametrize("order", ["fcfs", "longest-prefix", "depth-first", "response-ratio"])
+@pytest.mark.parametrize("secret", [bytes(32), bytes([2] * 32)], ids=["one", "other"])
+def test_a_live_log_replays_to_the_same_actions(busy, order, secret):
+    lines = busy(order=order, secret=secret).read_bytes().splitlines()
+    replayed = replay(lines)
+    assert replayed.difference is None
+    assert replayed.events == len(lines) - 1 > 60
+
+
+def test_the_header_says_what_the_machine_was_built_from(busy):
+    header = msgspec.json.decode(busy().read_bytes().splitlines()[0], type=Header)
+    recipe = header.recipe
+    assert (recipe.pages, recipe.page, recipe.policy, recipe.cache) == (40, 4, "lru", "prefix")
+    assert (recipe.settings.running, recipe.settings.step_tokens) == (8, 32)
+
+
+def test_another_machine_is_told_apart(busy):
+    header, *events = busy().read_bytes().splitlines()
+    replayed = replay([header.replace(b'"pages":40', b'"pages":41'), *events])
+    assert replayed.difference is not None
+    assert replayed.difference.index == replayed.events
+
+
+def test_a_log_holds_no_secret_and_only_its_owner_reads_it(busy):
+    secret = bytes(range(100, 132))
+    path = busy(secret=secret)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert secret.hex().encode() not in path.read_bytes()
+
+
+def test_a_log_is_never_written_over(engine, tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text("dear diary")
+    with pytest.raises(HeadwaterError, match="cannot be made"):
+        engine(log=path)
+    assert path.read_text() == "dear diary"
+
+
+def test_weights_are_replaced_in_the_replay_as_well(engine, tmp_path, home):
+    own = LoadedModel.load(make_model(tmp_path / "own", seed=4), "float32", "cpu")
+    path = tmp_path / "events.jsonl"
+    hw = engine(own, log=path)
+    hw.generate("the fox", max_tokens=3)
+    hw.replace_weights(own.folder.path, "drain")
+    hw.generate("the fox", max_tokens=3)
+    hw.close()
+    assert replay(path.read_bytes().splitlines()).difference is None
