@@ -11,6 +11,7 @@ import torch
 import headwater
 from headwater import BadRequest, SamplingParams
 from headwater.engine.asked import Asked, Wanted
+from headwater.engine.options import Named, Options
 from headwater.engine.results import Piece
 from tests.engine.tiny import CONTEXT
 
@@ -219,7 +220,15 @@ def test_stats_count_every_token_once(hw):
         ("x", {"top_p": 0}, "top_p must lie in"),
         ("x", {"top_k": 0}, "top_k must be 1 or more"),
         ("x", {"logprobs": 21}, "logprobs must lie in"),
-        ("x", {"n": 257}, "at most 256 choices"),
+        ("x", {"n": 257}, "n is 257, but at most 256 can run at once"),
+        ("x", {"n": 10**12}, "at most 256 can run at once"),
+        ("x", {"n": 0}, "max_tokens and n must be at least 1"),
+        ("x", {"priority": 2**40}, "priority: Expected `int` <= 2147483647"),
+        ("x", {"stop_token_ids": [-1]}, "stop_token_ids[0]: Expected `int` >= 0"),
+        ("x", {"domain": "\ud800"}, "no Unicode at character 0"),
+        ("x", {"stop": "\ud800"}, "no Unicode"),
+        ("half a \ud83d", {}, "no Unicode at character 7"),
+        ([{"role": "user", "content": "\ud800"}], {}, "no Unicode"),
         ("x", {"stop": ["a", ""]}, "A stop string is empty"),
         ("x", {"stop": 3}, "stop: Expected"),
     ],
@@ -238,12 +247,23 @@ def test_an_unknown_keyword_is_named(hw):
         hw.generate("x", tempreature=1.0)
 
 
+def test_a_loaded_model_keeps_its_number_format(loaded):
+    with pytest.raises(headwater.BadSetting, match="keeps its number format"):
+        headwater.Headwater(loaded, dtype="bfloat16")
+
+
 def test_an_unknown_option_is_named(loaded):
     with pytest.raises(TypeError, match="'kv_size'"):
         headwater.Headwater(loaded, kv_size=1)
 
 
+def test_numbers_of_any_size_are_harmless(hw):
+    asked = {"max_tokens": 10**30, "seed": 10**400, "stop": "never", "temperature": 1e300}
+    assert hw.generate([7] * 250, **asked).choices[0].finish_reason in ("stop", "length")
+
+
 def test_the_typed_keywords_are_the_checked_ones():
+    assert set(Named.__annotations__) == set(Options.__struct_fields__)
     assert set(Asked.__annotations__) == set(Wanted.__struct_fields__)
     assert set(SamplingParams.__struct_fields__) < set(Wanted.__struct_fields__)
 

@@ -8,7 +8,8 @@ import stat
 import msgspec
 import pytest
 
-from headwater import Cancelled, HeadwaterError, LoadedModel
+from headwater import Cancelled, EngineStopped, HeadwaterError, LoadedModel
+from headwater.schedule.events import StepDone
 from headwater.schedule.replay import Header, replay
 from tests.engine.tiny import make_model
 
@@ -63,6 +64,17 @@ def test_the_header_says_what_the_machine_was_built_from(busy):
     recipe = header.recipe
     assert (recipe.pages, recipe.page, recipe.policy, recipe.cache) == (40, 4, "lru", "prefix")
     assert (recipe.settings.running, recipe.settings.step_tokens) == (8, 32)
+
+
+def test_an_event_that_the_machine_fails_at_fails_in_the_replay(engine, tmp_path, monkeypatch):
+    path = tmp_path / "events.jsonl"
+    hw = engine(log=path)
+    event = StepDone(999, [], [])
+    monkeypatch.setattr(hw._engine._runner, "run", lambda *_: hw._engine._handle(event))
+    with pytest.raises(EngineStopped, match="step 999 is done"):
+        hw.generate("the fox")
+    with pytest.raises(ValueError, match="step 999 is done"):
+        replay(path.read_bytes().splitlines())
 
 
 def test_another_machine_is_told_apart(busy):

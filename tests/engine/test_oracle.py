@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 
 import pytest
+import torch
 
 from headwater import LoadedModel
 from tests.engine.oracle import Verdict, ask, compare, converse, plant_wrong_pages
@@ -16,11 +18,17 @@ DATA = Path(__file__).parent.parent / "data" / "agent_sessions.jsonl"
 
 @pytest.fixture(scope="module")
 def default_model():
-    return LoadedModel.load(None, dtype="float32", device="cpu")
+    """On all cores, which a tiny model would only slow down."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(os.cpu_count() or 1)
+    yield LoadedModel.load(None, dtype="float32", device="cpu")
+    torch.set_num_threads(threads)
 
 
 def words(draw, count):
-    return " ".join(draw.choice(["fox", "dog", "the", "says", "hello", "jumps"]) for _ in range(count))
+    return " ".join(
+        draw.choice(["fox", "dog", "the", "says", "hello", "jumps"]) for _ in range(count)
+    )
 
 
 def test_conversations_with_a_tiny_model(engine):
@@ -60,9 +68,9 @@ def test_agent_sessions_with_the_default_model(engine, default_model):
     conversations = [[each["first"], each["reply"] + each["follow"]] for each in sessions]
     pages = {"model": default_model, "kv_memory": "480 pages", "page": 16}
     cached, plain = engine(**pages), engine(cache="none", **pages)
-    verdict, reused = converse(cached, plain, conversations, tokens=12)
+    verdict, reused = converse(cached, plain, conversations, tokens=10)
     assert verdict.holds, verdict
-    assert verdict.tokens > 0.9 * 10 * 2 * 12
+    assert verdict.tokens > 0.9 * 10 * 2 * 10
     assert plain.stats().tokens.prompt > 10 * 2 * 1000
     assert reused > 3000
     assert cached.stats().pages.evicted > 100

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import random
 
-from headwater.cache.tokens import count, pack
+from headwater.cache.tokens import pack
 from headwater.schedule.account import Account
-from headwater.schedule.events import Arrived, Cancelled, Finish, Reject, Request, RunStep
+from headwater.schedule.events import Action, Finish, Reject, Request, RunStep
 from headwater.schedule.order import Order
 from headwater.schedule.settings import Settings
 from headwater.schedule.step import Step
 from headwater.testing.fake_model import Language
 from headwater.testing.fake_tier import FakeTier
-from headwater.testing.machine_driver import MachineDriver, Shape
+from headwater.testing.machine_driver import Asked, MachineDriver
+from headwater.testing.machine_shape import Shape
 
 VOCABULARY = 1000
 
@@ -46,29 +47,16 @@ class Stage(MachineDriver):
         )
         super().__init__(random.Random(0), shape, tier_class=Shelf)
         self.steps: list[Step] = []
-        self.actions: list = []
+        self.actions: list[Action] = []
         self.rejects: dict[int, str] = {}
-        self.asked = {}
 
     # Doing
 
     def send(self, prompt, max_tokens=1, **about) -> int:
         """A request arrives; its number."""
-        number = len(self.asked) + 1
-        request = Request(id=number, prompt=pack(prompt), max_tokens=max_tokens, **about)
-        self.ask(request)
-        return number
-
-    def ask(self, request):
-        before = dict(self.live)
-        try:
-            super().ask(request)
-        finally:
-            self.asked[request.id] = before.get(request.id) or self._latest(request.id)
-
-    def _latest(self, number):
-        known = [self.live.get(number), *(a for a in self.finished if a.request.id == number)]
-        return next((asked for asked in known if asked is not None), None)
+        self._asked += 1
+        self.ask(Request(id=self._asked, prompt=pack(prompt), max_tokens=max_tokens, **about))
+        return self._asked
 
     def deliver(self, event):
         self.actions = []
@@ -106,6 +94,10 @@ class Stage(MachineDriver):
 
     # Looking
 
+    @property
+    def asked(self) -> dict[int, Asked]:
+        return {asked.request.id: asked for asked in [*self.finished, *self.live.values()]}
+
     def account(self, number, choice=0) -> Account:
         return self.ending(number, choice).account
 
@@ -119,17 +111,11 @@ class Stage(MachineDriver):
     def leases(self) -> int:
         return len(self.machine.cache.leases)
 
-    def sequences(self, step=None) -> list[int]:
-        """The requests that a step samples for, in the order of its rows."""
-        step = step or self.step
-        return [sample.request for sample in sorted(step.samples, key=lambda sample: sample.row)]
-
-    def rows(self, number, step=None) -> int:
-        """How many rows of a step a sampled request has, as its causal segment tells."""
-        step = step or self.step
-        row = next(sample.row for sample in step.samples if sample.request == number)
-        causal = [s for s in step.segments if s.causal and s.row_begin <= row < s.row_end]
-        return causal[0].row_end - causal[0].row_begin if causal else 1
+    def sequences(self) -> list[int]:
+        """The requests that the step samples for, in the order of its rows."""
+        return [
+            sample.request for sample in sorted(self.step.samples, key=lambda sample: sample.row)
+        ]
 
 
 def tokens(length, kind=1) -> list[int]:
@@ -138,5 +124,3 @@ def tokens(length, kind=1) -> list[int]:
 
 
 ORDERS = list(Order)
-
-__all__ = ["ORDERS", "VOCABULARY", "Arrived", "Cancelled", "Shelf", "Stage", "count", "tokens"]

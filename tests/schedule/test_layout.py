@@ -44,7 +44,7 @@ class Grove:
         lease = self.lease(key)
         if written > lease.written:
             self.commit(lease, key, min(written, len(prompt)))
-        sequence = Sequence(Request(id=1, prompt=key, max_tokens=1), 0, b"", 0)
+        sequence = Sequence(Request(id=1, prompt=key, max_tokens=1), 0, b"", 0, 1 << 20)
         sequence.lease = lease
         sequence.begin = min(lease.written, sequence.known - 1)
         sequence.end = min(sequence.begin + rows, sequence.known)

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headwater.testing import machine_soak
-from headwater.testing.machine_driver import MachineDriver, Shape
+from headwater.testing.machine_driver import MachineDriver
+from headwater.testing.machine_shape import Shape
 
 EPISODES = 10
 
@@ -29,7 +30,7 @@ def test_whatever_happens_answers_are_as_alone_and_nothing_leaks(part):
 def assert_nothing_is_left(driver):
     cache = driver.machine.cache
     for namespace in list(cache.tree.roots):
-        cache.forget(namespace, driver.now)
+        cache.forget(namespace)
     assert cache.pool.free_extents() == [(0, driver.shape.pages)]
     assert (cache.tree.nodes, cache.ghosts.tokens) == (0, 0)
 

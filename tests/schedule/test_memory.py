@@ -126,5 +126,5 @@ def test_two_thousand_short_requests_leave_the_pool_as_it_was():
     stage.play()
     cache = stage.machine.cache
     assert cache.pool.free + cache.cached == 16
-    cache.forget(b"w0//", stage.now)
+    cache.forget(b"w0//")
     assert cache.pool.free_extents() == [(0, 16)]

@@ -9,7 +9,7 @@ from headwater.cache.policies import LRU
 from headwater.schedule.events import Event, StepDone, Wake
 from headwater.schedule.machine import Machine
 from headwater.schedule.settings import Settings
-from headwater.testing.machine_driver import namespace_of
+from headwater.testing.machine_shape import namespace_of
 from tests.schedule.stage import Stage, tokens
 
 
@@ -78,12 +78,23 @@ def test_a_step_repeats_no_longer_than_the_shortest_answer():
 
 def test_a_step_with_a_prompt_or_a_copy_does_not_repeat():
     stage = Stage(page=16)
-    assert stage.serve(tokens(5)).computed == 5
-    assert stage.steps[0].repeat == 0
-    stage.send([*tokens(4), 9], max_tokens=9)
+    stage.send(tokens(5), max_tokens=9, choices=2)
+    assert stage.step.repeat == 0
+    stage.tick()
+    assert len(stage.step.tokens) == 2
     assert stage.step.copies
     assert stage.step.repeat == 0
+    stage.tick()
+    assert stage.step.repeat > 0
     stage.play()
+
+
+def test_what_is_prefilled_again_row_by_row_does_not_repeat():
+    stage = Stage(page=8, pages=7, running=3, step_tokens=3)
+    for kind in range(1, 5):
+        stage.send(tokens(8, kind), max_tokens=4 + 7 * kind)
+    stage.play()
+    assert any(asked.ended[0].account.preemptions for asked in stage.finished)
 
 
 def test_a_wake_changes_nothing():

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.schedule.events import CancelLoad, LoadDone, StartLoad, StartStore, StoreDone
-from headwater.testing.fake_tier import FakeTier
-from tests.schedule.stage import Shelf, Stage, tokens
+from tests.schedule.stage import Stage, tokens
 
 PAGE = 4
 PROMPT = tokens(16)
@@ -170,27 +169,12 @@ def test_a_store_outlives_its_request_and_the_machine_is_not_idle_before_it_ends
     assert stage.machine.is_idle
 
 
-class Boaster(FakeTier):
-    """Offers what was never asked for: less than is there, or more than the prompt has."""
-
-    end = 0
-
-    def offer(self, namespace, key, ready, now):
-        return self._answer("attic", min(ready, self.end - 1), self.end)
-
-
 @pytest.mark.parametrize("end", [1, 8, 16, 17, 99])
 def test_an_offer_is_cut_to_what_is_missing(end):
     stage = shelved(keeps_on_device=2)
-    offer = Boaster.offer.__get__(stage.tier)
-    stage.tier.end = end
-    stage.tier.offer = offer
+    stage.tier.offer = lambda namespace, key, ready, now: stage.tier._answer("attic", 0, end)
     number = stage.send(PROMPT)
     begun = [action for action in stage.actions if isinstance(action, StartLoad)]
     assert [load.end for load in begun] == ([16] if end > 8 else [])
     stage.play()
     assert stage.account(number).loaded == (8 if end > 8 else 0)
-
-
-def test_the_shelf_is_the_tier_of_a_stage():
-    assert isinstance(Stage().tier, Shelf)

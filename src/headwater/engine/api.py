@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal, Self, Unpack
+from typing import Literal, Self, Unpack
 from weakref import finalize
 
 from torch import Tensor
@@ -22,14 +22,14 @@ from headwater.engine.job import Deliver, Job
 from headwater.engine.kv import KVPool
 from headwater.engine.loaded import LoadedModel
 from headwater.engine.namespace_of import NamespaceOf
-from headwater.engine.options import read_options, recipe_of
+from headwater.engine.options import Named, read_options, recipe_of
 from headwater.engine.results import Piece, Result
 from headwater.engine.runner import StepRunner
 from headwater.engine.secret import load_secret
 from headwater.engine.sources.digests import weights_digest
 from headwater.engine.stats import Stats
 from headwater.engine.weights import fitting_weights
-from headwater.errors import HeadwaterError
+from headwater.errors import BadRequest, BadSetting, HeadwaterError
 from headwater.schedule.events import Request, WeightsReplaced
 
 
@@ -52,7 +52,7 @@ class Headwater:
         secret: bytes | Path | None = None,
         log: Path | str | None = None,
         check: bool = False,
-        **options: Any,
+        **options: Unpack[Named],
     ) -> None:
         """
         model: a model folder, a GGUF file, None for the default model (fetched once), or one that
@@ -66,12 +66,12 @@ class Headwater:
         Raises ModelNotFound, ModelRefused, BadSetting, and TypeError for an unknown option.
         """
         wanted = read_options(options)
-        loaded = model if isinstance(model, LoadedModel) else LoadedModel.load(model, dtype, device)
+        loaded = _loaded(model, dtype, device)
         key = secret if isinstance(secret, bytes) else load_secret(secret)
         namespace_of = NamespaceOf(loaded, wanted.page, key)
         recipe = recipe_of(wanted, loaded.model.facts, namespace_of.epoch)
         pool = KVPool(loaded.model.facts.kv_format, recipe.pages, recipe.page, loaded.model.device)
-        self.model = loaded
+        self.loaded = loaded
         self.recipe = recipe
         self._ids = itertools.count(1)
         self._one_change = threading.Lock()
@@ -151,9 +151,9 @@ class Headwater:
             source = Path(source)
         epoch = _epoch_of(source)
         with self._one_change:
-            if self.model.engines > 1:
+            if self.loaded.engines > 1:
                 raise HeadwaterError("Another engine serves these weights; close it first.")
-            model = self.model.model
+            model = self.loaded.model
             tensors = fitting_weights(model.net, source)
             done: Future[None] = Future()
             event = WeightsReplaced(epoch, mode)
@@ -175,13 +175,15 @@ class Headwater:
     # Inside
 
     def _request(self, prompt: Prompt, wanted: Wanted) -> Request:
-        facts = self.model.model.facts
-        tokens = read_prompt(prompt, self.model.tokenizer, facts)
+        facts, settings = self.loaded.model.facts, self.recipe.settings
+        if wanted.n > settings.running:  # the machine would say so, but after making room for each
+            raise BadRequest(f"n is {wanted.n}, but at most {settings.running} can run at once.")
+        tokens = read_prompt(prompt, self.loaded.tokenizer, facts)
         eos = () if wanted.ignore_eos else facts.eos
         return Request(
             id=next(self._ids),
             prompt=pack(tokens),
-            max_tokens=wanted.max_tokens,
+            max_tokens=min(wanted.max_tokens, settings.context),
             domain=wanted.domain,
             salt=wanted.salt,
             choices=wanted.n,
@@ -190,8 +192,16 @@ class Headwater:
         )
 
     def _job(self, request: Request, wanted: Wanted, deliver: Deliver) -> Job:
-        tokenizer = self.model.tokenizer
+        tokenizer = self.loaded.tokenizer
         return Job(request, wanted.sampling(), wanted.stop_strings(), tokenizer, deliver)
+
+
+def _loaded(model: str | Path | LoadedModel | None, dtype: str, device: str) -> LoadedModel:
+    if not isinstance(model, LoadedModel):
+        return LoadedModel.load(model, dtype, device)
+    if (dtype, device) != ("auto", "auto"):
+        raise BadSetting("A model that is loaded already keeps its number format and its device.")
+    return model
 
 
 def _close(engine: Engine, loaded: LoadedModel) -> None:

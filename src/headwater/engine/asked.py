@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 import numpy as np
@@ -12,13 +12,16 @@ import numpy as np
 from headwater.cache.tokens import Tokens
 from headwater.engine.facts import ModelFacts
 from headwater.engine.sampling import SamplingParams
-from headwater.engine.tokenizer import Message, Tokenizer
+from headwater.engine.tokenizer import Message, Tokenizer, require_unicode
 from headwater.errors import BadRequest
 
 Prompt = str | Sequence[int] | np.ndarray | Sequence[Message]
 """Text, token ids, or chat messages, which the model's template renders."""
 
 _NO_PROMPT = "A prompt is a text, a list of token ids, or a list of chat messages."
+
+
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
 class Asked(TypedDict, total=False):
@@ -60,12 +63,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     n: int = 1
     stop: str | tuple[str, ...] = ()
-    stop_token_ids: tuple[int, ...] = ()
+    stop_token_ids: tuple[TokenId, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
     domain: str = ""
     salt: str = ""
-    priority: int = 0
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] = 0
 
     def sampling(self) -> SamplingParams:
         """How to draw tokens. Raises BadRequest for a value that makes no sense."""
@@ -90,10 +93,13 @@ def read_wanted(asked: Mapping[str, Any]) -> Wanted:
         if name not in Wanted.__struct_fields__:
             raise TypeError(f"{name!r} is no keyword of a request")
     try:
-        return msgspec.convert(dict(asked), Wanted)
+        wanted = msgspec.convert(dict(asked), Wanted)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         raise BadRequest(f"{where.rstrip('`')}: {what}.") from error
+    for text in (wanted.domain, wanted.salt, *wanted.stop_strings()):
+        require_unicode(text)
+    return wanted
 
 
 def read_prompt(prompt: Prompt, tokenizer: Tokenizer, facts: ModelFacts) -> Tokens:

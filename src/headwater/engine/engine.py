@@ -201,7 +201,11 @@ class Engine:
 
     def _handle(self, event: AnyEvent) -> None:
         now = time.monotonic()
-        actions = self._machine.handle(event, now)
+        try:
+            actions = self._machine.handle(event, now)
+        except BaseException:
+            self._log.write(now, event, ())  # its replay fails here, too
+            raise
         self._log.write(now, event, actions)
         for action in actions:
             self._carry_out(action)

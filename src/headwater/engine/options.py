@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -17,6 +18,19 @@ from headwater.schedule.recipe import CACHES, Recipe
 from headwater.schedule.settings import Settings
 
 _PAGES = re.compile(r"\s*(\d+)\s*pages?\s*")
+
+
+class Named(TypedDict, total=False):
+    """The options of `Headwater` by keyword; `Options` says what they mean."""
+
+    kv_memory: str | int
+    page: int
+    cache: str
+    policy: str
+    order: str
+    max_running: int
+    step_tokens: int
+    context: int | None
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,14 +57,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     context: int | None = None
 
 
-def read_options(named: dict[str, object]) -> Options:
+def read_options(named: Mapping[str, Any]) -> Options:
     """Check options given by name. Raises TypeError for an unknown one, BadSetting for a wrong
     value."""
     for name in named:
         if name not in Options.__struct_fields__:
             raise TypeError(f"{name!r} is no option of an engine")
     try:
-        return msgspec.convert(named, Options)
+        return msgspec.convert(dict(named), Options)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         raise BadSetting(f"{where.rstrip('`')}: {what}.") from error

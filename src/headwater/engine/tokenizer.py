@@ -40,6 +40,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, with what the tokenizer puts before every text."""
+        require_unicode(text)
         tokens: list[int] = self._fast.encode(text).ids
         return tokens
 
@@ -54,8 +55,9 @@ class Tokenizer:
             text = self._whole.apply_chat_template(
                 list(messages), tokenize=False, add_generation_prompt=True
             )
-        except (TemplateError, KeyError, TypeError, ValueError) as error:
+        except (TemplateError, LookupError, TypeError, ValueError) as error:
             raise BadRequest(f"The model's chat template refuses the messages: {error}.") from error
+        require_unicode(text)
         tokens: list[int] = self._fast.encode(text, add_special_tokens=False).ids
         return tokens
 
@@ -83,6 +85,14 @@ class Tokenizer:
             return self._added[token]
         # A model may have more rows of embeddings than its tokenizer has tokens.
         return self._spelling.bytes_of(self._fast.id_to_token(token) or "")
+
+
+def require_unicode(text: str) -> None:
+    """Half of a surrogate pair is no character; nothing behind this point could encode it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"The text is no Unicode at character {error.start}.") from error
 
 
 class ByteLevel:

@@ -79,11 +79,13 @@ class Layout:
         else:
             key = sequence.full_key()
             self.tokens.append(int.from_bytes(key[begin * WIDTH : (begin + 1) * WIDTH], "little"))
-        runs = sequence.tail.until(lease, tail, sequence.end, self._page)
         recomputed = begin < lease.written  # cached to its end: runs again only for its logits
+        if recomputed and tail == sequence.end:
+            self.slots.append(self._sink)
+            return
+        runs = sequence.tail.until(lease, tail, sequence.end, self._page)
         self.slots.append(self._sink if recomputed else runs[-1].first + runs[-1].count - 1)
-        if runs:
-            self._tails.append(Segment(tuple(runs), row, row + 1, False))
+        self._tails.append(Segment(runs, row, row + 1, False))
 
     def _add_chunk(self, sequence: Sequence, tail: int) -> None:
         """Several positions:  [tail, begin) seen by all their rows, [begin, end) causally."""

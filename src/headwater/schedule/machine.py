@@ -135,7 +135,7 @@ def _arrived(state: State, event: Arrived, now: float) -> None:
         return
     state.arrivals += 1
     namespace = state.namespace_of(state.epoch, request.domain, request.salt)
-    sequence = Sequence(request, 0, namespace, state.arrivals)
+    sequence = Sequence(request, 0, namespace, state.arrivals, state.settings.context)
     sequence.arrived = now
     sequence.work_at_arrival = state.work
     state.live[request.id] = Live(sequence)

@@ -14,39 +14,33 @@ from headwater.schedule.step import SlotRun
 class Tail:
     """The slots a sequence reads alone, [start, end), kept from step to step while it grows."""
 
-    __slots__ = ("_lease", "_runs", "_swaps", "end", "start")
+    __slots__ = ("_count", "_end", "_first", "_head", "_lease", "_start", "_swaps")
 
     def __init__(self) -> None:
-        self.start = self.end = 0
         self._lease: Lease | None = None
-        self._swaps = 0
-        self._runs: list[SlotRun] = []
+        self._swaps = self._start = self._end = 0
+        self._head: tuple[SlotRun, ...] = ()  # all runs but the last
+        self._first = self._count = 0  # the last run
 
-    def until(self, lease: Lease, start: int, end: int, page: int) -> list[SlotRun]:
-        """The slots of [start, end) of the lease as runs; the list is lent until the next call."""
+    def until(self, lease: Lease, start: int, end: int, page: int) -> tuple[SlotRun, ...]:
+        """The slots of [start, end) of the lease, which is not empty, as runs."""
         if (
-            lease is not self._lease
-            or end != self.end + 1
-            or start != self.start
-            or lease.swaps != self._swaps
-            or start == self.end
+            end == self._end + 1
+            and start == self._start
+            and lease is self._lease
+            and lease.swaps == self._swaps
         ):
-            self._lease, self._swaps, self.start = lease, lease.swaps, start
-            self._runs = [SlotRun(first, count) for first, count in lease.slots(start, end, page)]
-        else:
-            self._append(lease, end - 1, page)
-        self.end = end
-        return self._runs
+            self._end = end
+            if (end - 1) % page or lease.slot(end - 1, page) == self._first + self._count:
+                self._count += 1
+                return (*self._head, SlotRun(self._first, self._count))
+        return self._rebuild(lease, start, end, page)
 
-    def _append(self, lease: Lease, position: int, page: int) -> None:
-        last = self._runs[-1]
-        slot = last.first + last.count
-        if position % page == 0:
-            slot = lease.slot(position, page)
-        if slot == last.first + last.count:
-            self._runs[-1] = SlotRun(last.first, last.count + 1)
-        else:
-            self._runs.append(SlotRun(slot, 1))
+    def _rebuild(self, lease: Lease, start: int, end: int, page: int) -> tuple[SlotRun, ...]:
+        runs = tuple(SlotRun(first, count) for first, count in lease.slots(start, end, page))
+        self._lease, self._swaps, self._start, self._end = lease, lease.swaps, start, end
+        self._head, (self._first, self._count) = runs[:-1], (runs[-1].first, runs[-1].count)
+        return runs
 
 
 class Sequence:
@@ -74,6 +68,7 @@ class Sequence:
         "generated",
         "key",
         "known",
+        "last",
         "last_token",
         "lease",
         "load",
@@ -86,20 +81,28 @@ class Sequence:
         "request",
         "row",
         "started",
+        "stops",
         "tail",
         "waiting_since",
         "work_at_arrival",
     )
 
-    def __init__(self, request: Request, choice: int, namespace: bytes, arrival: int) -> None:
+    def __init__(
+        self, request: Request, choice: int, namespace: bytes, arrival: int, context: int
+    ) -> None:
+        """arrival: its rank among all arrivals. context: tokens the model can attend to."""
         self.request = request
         self.choice = choice
         self.namespace = namespace
-        self.arrival = arrival  # rank among all arrivals
+        self.arrival = arrival
         self.key = request.prompt  # all known tokens but `pending`, packed
         self.pending: list[int] = []
         self.prompt_tokens = self.known = len(request.prompt) // WIDTH
         self.generated = 0
+        # How many tokens it may come to know: a prompt as long as the context still gets one.
+        most = max(context, self.prompt_tokens + 1)
+        self.last = min(self.prompt_tokens + request.max_tokens, most)
+        self.stops = frozenset(request.stop_tokens)
         self.last_token = -1  # the newest token; meaningful once generated > 0
         self.lease: Lease | None = None
         self.load: int | None = None

@@ -26,7 +26,7 @@ class SlotRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     count: int
 
 
-class Segment(msgspec.Struct, frozen=True, array_like=True):
+class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A piece of KV and the rows [row_begin, row_end) that read it.
 
     `runs` lists the slots in position order. When `causal` is false every row reads all of them.

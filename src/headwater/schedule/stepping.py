@@ -121,17 +121,16 @@ def _repeat(state: State, sequences: list[Sequence]) -> int:
 
     Until an answer has its length, or a page is full: then it is published, and the tree changes.
     """
-    page, context = state.cache.page, state.settings.context
+    page = state.cache.page
     steps = page
     for sequence in sequences:
-        begin, generated, lease = sequence.begin, sequence.generated, lease_of(sequence)
-        one_row = sequence.end == sequence.known == begin + 1
-        if not (one_row and generated) or begin < lease.written:
+        begin, known, lease = sequence.begin, sequence.known, lease_of(sequence)
+        if known != begin + 1 or not sequence.generated or begin < lease.written:
             return 0
         if lease.copy is not None:  # afterwards its source is free, and somebody may fit
             return 0
-        left = sequence.request.max_tokens - generated - 1
-        room = min(page - 1 - begin % page, context - sequence.known - 1, left)
+        to_full_page, to_length = page - 1 - begin % page, sequence.last - known - 1
+        room = to_full_page if to_full_page < to_length else to_length
         steps = min(steps, room)
     return max(steps, 0)
 
@@ -161,13 +160,12 @@ def step_done(state: State, event: StepDone, now: float) -> None:
             continue
         taker = sequence if choice == sequence.choice else _fork(state, sequence, choice)
         taker.append(token)
-        reason = _reason(state, taker, token, stopped=stopped)
-        if reason is None and taker is not sequence:
+        if stopped or token in taker.stops:
+            _end(state, taker, "stop", now)
+        elif taker.known >= taker.last:
+            _end(state, taker, "length", now)
+        elif taker is not sequence:
             state.waiting.add(taker, now)
-        elif reason is not None:
-            if taker.lease is not None:
-                take_off(state, taker, now)
-            finish(state, taker, reason)
     for sequence in flight.sequences:
         if sequence.cancelled and sequence.lease is not None:
             take_off(state, sequence, now)
@@ -182,6 +180,12 @@ def _written(state: State, sequence: Sequence, lease: Lease, now: float) -> None
     state.waiting.reached(lease)
     if end == sequence.prompt_tokens:
         store(state, sequence, now)
+
+
+def _end(state: State, sequence: Sequence, reason: FinishReason, now: float) -> None:
+    if sequence.lease is not None:
+        take_off(state, sequence, now)
+    finish(state, sequence, reason)
 
 
 def _count(state: State, sequence: Sequence) -> None:
@@ -205,19 +209,10 @@ def _count(state: State, sequence: Sequence) -> None:
 
 def _fork(state: State, parent: Sequence, choice: int) -> Sequence:
     """A further choice of a prompt, which from here on goes its own way."""
-    sequence = Sequence(parent.request, choice, parent.namespace, parent.arrival)
+    context = state.settings.context
+    sequence = Sequence(parent.request, choice, parent.namespace, parent.arrival, context)
     sequence.arrived = parent.arrived
     sequence.started = True
     sequence.account.cached = sequence.prompt_tokens
     state.live[parent.request.id].sequences.append(sequence)
     return sequence
-
-
-def _reason(state: State, sequence: Sequence, token: int, *, stopped: bool) -> FinishReason | None:
-    if stopped or token in sequence.request.stop_tokens:
-        return "stop"
-    if sequence.generated >= sequence.request.max_tokens:
-        return "length"
-    if sequence.known >= state.settings.context:
-        return "length"
-    return None

@@ -62,9 +62,11 @@ class WaitingRoom:
         del self._all[sequence]
 
     def rematch_all(self) -> None:
-        """Nothing that was matched holds any more."""
+        """Nothing that was matched holds any more, and everybody's namespace is another."""
         for sequence in self._all:
             self._stale[sequence] = None
+            if sequence.maker is None and not self._ranks_by_match:
+                self._line.put(sequence)
 
     # Who is next
 
@@ -175,10 +177,9 @@ class WaitingRoom:
             token = int.from_bytes(sequence.key[at : at + WIDTH], "little")
             sequence.behind = (place, token)
             self._behind.setdefault(sequence.behind, set()).add(sequence)
-        for node in (match.node, match.inside, match.stop):
-            if node is not None and node.parent is not None:
-                sequence.at.append(node)
-                self._at.setdefault(node, set()).add(sequence)
+        for node in match.places:
+            sequence.at.append(node)
+            self._at.setdefault(node, set()).add(sequence)
 
     def _unwatch(self, sequence: Sequence) -> None:
         if sequence.behind is not None:

@@ -16,9 +16,8 @@ from typing import Literal
 import msgspec
 
 from headwater.cache.check import check, check_idle
-from headwater.cache.listener import Listener, Silence
+from headwater.cache.listener import Silence
 from headwater.cache.pages import PagePool
-from headwater.cache.policies import policy_named
 from headwater.cache.tokens import WIDTH, count, pack
 from headwater.schedule.events import (
     Action,
@@ -40,13 +39,11 @@ from headwater.schedule.events import (
     WeightsReplaced,
 )
 from headwater.schedule.ladder import Ladder, NoTiers
-from headwater.schedule.machine import Machine
-from headwater.schedule.order import Order
-from headwater.schedule.settings import Settings
 from headwater.schedule.step import Step
 from headwater.testing import alone
-from headwater.testing.fake_model import Drawn, EngineMemory, FakeModel, Language, watched
+from headwater.testing.fake_model import Drawn, EngineMemory, FakeModel
 from headwater.testing.fake_tier import FakeTier, RecordedLadder
+from headwater.testing.machine_shape import Shape, machine_of, namespace_of
 
 PATIENCE_WITH_STEPS = 4_000
 """Steps in which nobody finishes before the driver speaks of a livelock."""
@@ -54,67 +51,6 @@ PATIENCE_WITH_STEPS = 4_000
 
 class Wrong(AssertionError):
     """The machine said or did something that cannot be; the message says what."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How big the world is in which the events happen."""
-
-    page: int = 4
-    pages: int = 40
-    ghost_tokens: int | None = None
-    policy: str = "lru"
-    settings: Settings = field(
-        default_factory=lambda: Settings(context=60, running=4, step_tokens=16, patience=3)
-    )
-    namespaces: int = 2
-    language: Language = field(default_factory=lambda: Language(3))
-    most_choices: int = 3
-    tier: bool = True
-    weights: bool = True
-    cancels: float = 0.15
-
-    @classmethod
-    def drawn(cls, rng: random.Random) -> Shape:
-        page = rng.choice((1, 4, 4, 16))
-        running = rng.choice((1, 2, 4, 8))
-        settings = Settings(
-            context=rng.choice((2 * page + 3, 40, 40, 90)),
-            running=running,
-            step_tokens=max(running, rng.choice((8, 16, 64))),
-            patience=rng.choice((1, 3, 10)),
-            order=rng.choice(list(Order)),
-            growth_pages=rng.choice((0, 2)),
-        )
-        return cls(
-            page=page,
-            pages=rng.choice((7, 7, 12, 40, 200)),
-            ghost_tokens=rng.choice((0, 4 * page, None)),
-            settings=settings,
-            namespaces=rng.choice((1, 2, 4)),
-            language=Language(rng.choice((2, 3, 50))),
-            most_choices=min(running, rng.choice((1, 3))),
-            tier=rng.random() < 0.5,
-            weights=rng.random() < 0.4,
-            cancels=rng.choice((0.0, 0.15, 0.4)),
-        )
-
-
-def namespace_of(epoch: str, domain: str, salt: str) -> bytes:
-    """Readable, so that a failure can be read."""
-    return f"{epoch}/{domain}/{salt}".encode()
-
-
-def machine_of(shape: Shape, pool: PagePool, watcher: Listener, ladder: Ladder) -> Machine:
-    return Machine(
-        pool,
-        policy_named(shape.policy),
-        namespace_of,
-        shape.settings,
-        epoch="w0",
-        ladder=ladder,
-        cache_class=watched(watcher, shape.ghost_tokens),
-    )
 
 
 @dataclass

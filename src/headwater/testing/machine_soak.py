@@ -11,7 +11,8 @@ import random
 import sys
 import time
 
-from headwater.testing.machine_driver import MachineDriver, Shape
+from headwater.testing.machine_driver import MachineDriver
+from headwater.testing.machine_shape import Shape
 from headwater.testing.soak import say
 
 EPISODE = 60
