@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from headwater.cli import main
 from headwater.demo import acts, pair
+from headwater.demo.pair import Difference, Row
+from headwater.demo.screen import show_rows
 from tests.engine.tiny import make_model
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -74,3 +78,31 @@ def test_the_demonstration_shows_a_difference_when_there_is_one(folder, home, ca
     shown = capsys.readouterr().out
     assert "no, from token 1" in " ".join(shown.split())
     assert "6 of 6" not in shown
+
+
+def test_on_a_terminal_rows_appear_as_they_come():
+    written = StringIO()
+    console = Console(file=written, force_terminal=True, width=120)
+
+    def rows():
+        for at, who in enumerate(["turn 1", "turn 2"]):
+            assert ("turn 1" in written.getvalue()) == (at == 1), "shown before the next is asked"
+            yield Row(
+                act=1,
+                who=who,
+                prompt=100,
+                cached=90 * at,
+                computed=100 - 90 * at,
+                generated=8,
+                with_cache=1.0,
+                without=2.0,
+                why="[not markup]",
+                answer="",
+                difference=Difference(choice=0, token=3, gap=0.00012),
+            )
+
+    assert len(show_rows(console, rows())) == 2
+    shown = written.getvalue()
+    assert "2.0 ×" in shown
+    assert "not markup" in shown
+    assert "no, from token 3 (two candidates 0.0001 apart)" in shown

@@ -7,11 +7,13 @@ import gc
 import random
 import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 
 from headwater import Cancelled, EngineStopped, Headwater
 from headwater.cache.check import check_idle
+from headwater.engine.engine import Ask
 
 LONG = {"max_tokens": 150, "ignore_eos": True}
 
@@ -242,3 +244,29 @@ def test_nobody_needs_to_close(engine, loaded):
     gc.collect()
     thread.join(5)
     assert not thread.is_alive()
+
+
+def test_what_came_with_the_message_that_failed_is_told_as_well(hw, monkeypatch):
+    """Nobody waits for ever for an answer that stood behind it in the inbox."""
+    held, run = threading.Event(), hw._engine._runner.run
+
+    def held_run(step, params):
+        held.wait(10)
+        return run(step, params)
+
+    def fail(event, now):
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(hw._engine._runner, "run", held_run)
+    running = [hw.submit("the fox", **LONG)]
+    time.sleep(0.05)
+    monkeypatch.setattr(hw._engine._machine, "handle", fail)
+    running += [hw.submit(f"fox {n}", **LONG) for n in range(2)]
+    answer = Future()
+    hw._engine.post(Ask(answer))
+    held.set()
+    for generation in running:
+        with pytest.raises(EngineStopped, match="MemoryError"):
+            generation.result(timeout=10)
+    with pytest.raises(EngineStopped, match="MemoryError"):
+        answer.result(timeout=10)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import stat
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from headwater import Cancelled, EngineStopped, HeadwaterError, LoadedModel
+from headwater.engine.event_log import FileLog
 from headwater.schedule.events import StepDone
 from headwater.schedule.replay import Header, replay
 from tests.engine.tiny import make_model
@@ -75,6 +77,26 @@ def test_an_event_that_the_machine_fails_at_fails_in_the_replay(engine, tmp_path
         hw.generate("the fox")
     with pytest.raises(ValueError, match="step 999 is done"):
         replay(path.read_bytes().splitlines())
+
+
+def test_a_torn_last_line_is_passed_over(busy):
+    lines = busy().read_bytes().splitlines()
+    whole = replay(lines).events
+    assert replay([*lines[:-1], lines[-1][:20]]).events == whole - 1
+    with pytest.raises(msgspec.DecodeError):
+        replay([*lines[:5], lines[5][:20], *lines[6:]])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_ends_the_log_and_not_the_engine(engine, monkeypatch):
+    hw = engine()
+    log = FileLog.__new__(FileLog)
+    log._file = Path("/dev/full").open("wb", buffering=64)  # noqa: SIM115 - the log closes it
+    monkeypatch.setattr(hw._engine, "_log", log)
+    result = hw.generate("the fox", max_tokens=5, ignore_eos=True)
+    assert result.usage.completion_tokens == 5
+    assert log._file.closed
+    hw.close()
 
 
 def test_another_machine_is_told_apart(busy):

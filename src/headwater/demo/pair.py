@@ -23,10 +23,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One request, with and without the cache. Seconds are to the first token.
-
-    greedy: the likeliest tokens were taken, so that equal numbers must give equal answers.
-    """
+    """One request, with and without the cache. Seconds are to the first token."""
 
     act: int
     who: str
@@ -38,7 +35,6 @@ class Row(msgspec.Struct, frozen=True):
     without: float
     why: str
     answer: str
-    greedy: bool
     difference: Difference | None
 
     @property
@@ -87,8 +83,7 @@ class Pair:
         asked = {"temperature": 0.0, "logprobs": 2, **asked}
         results = {id(engine): _ask(engine, questions, asked) for engine in engines}
         pairs = zip(questions, results[id(self._with)], results[id(self._without)], strict=True)
-        greedy = asked["temperature"] == 0
-        return [_row(act, question, ours, plain, greedy) for question, ours, plain in pairs]
+        return [_row(act, question, ours, plain) for question, ours, plain in pairs]
 
 
 def _ask(engine: Headwater, questions: Sequence[Question], asked: dict[str, Any]) -> list[Result]:
@@ -96,7 +91,7 @@ def _ask(engine: Headwater, questions: Sequence[Question], asked: dict[str, Any]
     return [each.result() for each in running]
 
 
-def _row(act: int, question: Question, ours: Result, plain: Result, greedy: bool) -> Row:  # noqa: FBT001 - data
+def _row(act: int, question: Question, ours: Result, plain: Result) -> Row:
     report = ours.cache
     return Row(
         act=act,
@@ -109,7 +104,6 @@ def _row(act: int, question: Question, ours: Result, plain: Result, greedy: bool
         without=plain.timing.first_token,
         why="" if report.why is None else report.why.sentence,
         answer=ours.text,
-        greedy=greedy,
         difference=_difference(ours.choices, plain.choices),
     )
 

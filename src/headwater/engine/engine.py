@@ -140,35 +140,35 @@ class Engine:
         reason = EngineStopped("The engine is closed.")
         try:
             while not (self._closing and self._machine.is_idle):
-                for message in self._messages():
-                    self._take(message)
+                self._wait()
+                # One at a time: a message is in the inbox, or known to `_end` before it can fail.
+                while not self._inbox.empty():  # this thread alone takes messages out
+                    self._take(self._inbox.get())
                 self._run_step()
         except BaseException as error:  # noqa: BLE001 - whatever it was, nobody may wait for ever
             reason = EngineStopped(f"The engine has stopped: {type(error).__name__}: {error}")
             reason.__cause__ = error
         self._end(reason)
 
-    def _messages(self) -> list[Message]:
-        """All messages that are there; when there is nothing to compute, at least one or a wake."""
-        messages: list[Message] = []
+    def _wait(self) -> None:
+        """Sleep while there is nothing to compute; wake the machine when it wanted to be woken."""
         if self._step is None and self._inbox.empty():
-            messages += self._sleep()
-        while not self._inbox.empty():  # this thread alone takes messages out
-            messages.append(self._inbox.get())
-        return messages
+            self._sleep()
+        if self._wake is not None and time.monotonic() >= self._wake:
+            self._wake = None
+            self._handle(Wake())
 
-    def _sleep(self) -> list[Message]:
-        """Wait for a message, or until the machine wants to be woken."""
+    def _sleep(self) -> None:
+        """Until a message comes, or the machine wants to be woken."""
         _, loads, waiting = self._machine.counts
         if waiting and not loads and self._wake is None:
             raise RuntimeError(f"{waiting} requests wait and nothing runs")
         timeout = None if self._wake is None else max(self._wake - time.monotonic(), 0.0)
         try:
-            return [self._inbox.get(timeout=timeout)]
+            message = self._inbox.get(timeout=timeout)
         except Empty:
-            self._wake = None
-            self._handle(Wake())
-            return []
+            return
+        self._take(message)
 
     def _take(self, message: Message) -> None:
         match message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -32,7 +33,11 @@ class NoLog:
 
 
 class FileLog:
-    """Lines of JSON in a new file that only its owner may read: prompts stand in it."""
+    """Lines of JSON in a new file that only its owner may read: prompts stand in it.
+
+    When it can be written no further (a full disk) it ends there: serving goes on, and what was
+    written replays.
+    """
 
     def __init__(self, path: Path, recipe: Recipe) -> None:
         """Begin the log. Raises HeadwaterError when the file exists or cannot be made."""
@@ -40,13 +45,21 @@ class FileLog:
             self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         except OSError as error:
             raise HeadwaterError(f"The log {path} cannot be made: {error.strerror}.") from error
-        self._file.write(header_line(recipe))
+        self._write(header_line(recipe))
 
     def write(self, at: float, event: AnyEvent, actions: Sequence[Action]) -> None:
-        self._file.write(record_line(at, event, actions))
+        if not self._file.closed:
+            self._write(record_line(at, event, actions))
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()
+
+    def _write(self, line: bytes) -> None:
+        try:
+            self._file.write(line)
+        except OSError:
+            self.close()
 
 
 def event_log(path: Path | str | None, recipe: Recipe) -> EventLog:

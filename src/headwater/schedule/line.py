@@ -71,7 +71,7 @@ class ScannedLine:
     def first(self, work: int) -> Sequence | None:
         def rank(sequence: Sequence) -> tuple[Any, ...]:
             if sequence.started:
-                return (0, sequence.arrival)
+                return (0, sequence.arrival, sequence.choice)  # choices arrive together
             priority = -sequence.request.priority
             if sequence.overdue:
                 return (1, priority, 0, sequence.arrival)

@@ -50,14 +50,23 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 def replay(lines: Iterable[bytes]) -> Replayed:
-    """Put a log's events through a fresh machine, up to the first difference."""
+    """Put a log's events through a fresh machine, up to the first difference.
+
+    A last line that is torn, as a killed process leaves it, is passed over. Raises msgspec's
+    DecodeError for any other line that is none of a log, and whatever the machine raised.
+    """
     remaining = iter(lines)
     header = msgspec.json.decode(next(remaining), type=Header)
     machine = header.recipe.build(_stand_in)
     decoder = msgspec.json.Decoder(Record)
     events = 0
     for line in remaining:
-        record = decoder.decode(line)
+        try:
+            record = decoder.decode(line)
+        except msgspec.DecodeError:
+            if next(remaining, None) is None:
+                break
+            raise
         actions = machine.handle(record.event, record.at)
         if digest(actions) != record.actions:
             return Replayed(events, Difference(events, record, actions))

@@ -13,6 +13,7 @@ from headwater.schedule.events import Action, Finish, FinishReason, WeightsRepla
 from headwater.schedule.ladder import Ladder
 from headwater.schedule.sequence import Sequence, lease_of
 from headwater.schedule.settings import Settings
+from headwater.schedule.step import Step
 from headwater.schedule.waiting import WaitingRoom
 
 NamespaceOf = Callable[[str, str, str], bytes]
@@ -33,16 +34,14 @@ class Live:
 
 
 class Flight:
-    """The step that is running: what it computes, and which sequence each sample feeds."""
+    """The step that is running: who computes in it, and whom each of its samples feeds."""
 
-    __slots__ = ("samples", "sequences", "step")
+    __slots__ = ("fed", "sequences", "step")
 
-    def __init__(
-        self, step: int, sequences: list[Sequence], samples: list[tuple[Sequence, int]]
-    ) -> None:
+    def __init__(self, step: Step, sequences: list[Sequence], fed: list[Sequence]) -> None:
         self.step = step
         self.sequences = sequences
-        self.samples = samples
+        self.fed = fed
 
 
 class Load:

@@ -22,14 +22,18 @@ def compose(state: State) -> None:
         return
     layout = Layout(sequences, state.cache.page, state.sink)
     samples: list[Sample] = []
-    fed: list[tuple[Sequence, int]] = []
+    fed: list[Sequence] = []
     for sequence in sequences:
         end = sequence.end
         if end == sequence.known:
             row = sequence.row + end - sequence.begin - 1
+            if sequence.generated:
+                samples.append(Sample(row, sequence.request.id, sequence.choice, end))
+                fed.append(sequence)
+                continue
             for choice in sequence.choices():
                 samples.append(Sample(row, sequence.request.id, choice, end))
-                fed.append((sequence, choice))
+                fed.append(sequence)
     step = Step(
         id=state.new_id(),
         tokens=layout.tokens,
@@ -40,7 +44,7 @@ def compose(state: State) -> None:
         copies=_copies(state, sequences),
         repeat=_repeat(state, sequences),
     )
-    state.flight = Flight(step.id, sequences, fed)
+    state.flight = Flight(step, sequences, fed)
     state.actions.append(RunStep(step))
 
 
@@ -108,7 +112,9 @@ def end_repeat(state: State) -> None:
 
 
 def _copies(state: State, sequences: list[Sequence]) -> list[Copy]:
-    copies = []
+    copies: list[Copy] = []
+    if not state.cache.pins:  # nothing is being read, so nothing is to be copied
+        return copies
     for sequence in sequences:
         lease = lease_of(sequence)
         if lease.copy is not None:
@@ -123,7 +129,7 @@ def _repeat(state: State, sequences: list[Sequence]) -> int:
     """
     page = state.cache.page
     steps = page
-    for sequence in sequences:
+    for sequence in reversed(sequences):  # prompts, which end the search, come last
         begin, known, lease = sequence.begin, sequence.known, lease_of(sequence)
         if known != begin + 1 or not sequence.generated or begin < lease.written:
             return 0
@@ -141,10 +147,10 @@ def _repeat(state: State, sequences: list[Sequence]) -> int:
 def step_done(state: State, event: StepDone, now: float) -> None:
     """Publish what was written, take the sampled tokens, and let go of who is finished."""
     flight = state.flight
-    if flight is None or flight.step != event.step:
+    if flight is None or flight.step.id != event.step:
         raise ValueError(f"step {event.step} is done, but it is not the one that runs")
-    if not len(event.tokens) == len(event.stopped) == len(flight.samples):
-        raise ValueError(f"step {event.step} drew {len(event.tokens)} of {len(flight.samples)}")
+    if not len(event.tokens) == len(event.stopped) == len(flight.fed):
+        raise ValueError(f"step {event.step} drew {len(event.tokens)} of {len(flight.fed)}")
     state.flight = None
     page = state.cache.page
     for sequence in flight.sequences:
@@ -154,11 +160,13 @@ def step_done(state: State, event: StepDone, now: float) -> None:
             lease.written = sequence.end  # an answer is published whenever a page is full
         else:
             _written(state, sequence, lease, now)
-    drawn = zip(flight.samples, event.tokens, event.stopped, strict=True)
-    for (sequence, choice), token, stopped in drawn:
+    drawn = zip(flight.fed, flight.step.samples, event.tokens, event.stopped, strict=True)
+    for sequence, sample, token, stopped in drawn:
         if sequence.cancelled:
             continue
-        taker = sequence if choice == sequence.choice else _fork(state, sequence, choice)
+        taker = sequence
+        if sample.choice != sequence.choice:
+            taker = _fork(state, sequence, sample.choice)
         taker.append(token)
         if stopped or token in taker.stops:
             _end(state, taker, "stop", now)
