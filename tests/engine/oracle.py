@@ -1,56 +1,8 @@
-"""The oracle of the engine: the prefix cache must not change what a model says.
-
-The same greedy requests go to an engine with the cache and to one without. Up to the first token
-in which two answers differ, their log-probabilities must agree; and they may differ only where
-the two best candidates were so close that the order of additions decides.
-"""
+"""Conversations for the engine's oracle, and a planted fault that it must see."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-CLOSE = 1e-3  # of two candidates' log-probabilities, which differ as their logits do
-
-
-@dataclass
-class Verdict:
-    """tokens: how many were compared. ties: differences between candidates that were CLOSE.
-    wrong: other differences, as (answer, token, gap). apart: largest difference of a
-    log-probability."""
-
-    tokens: int = 0
-    ties: int = 0
-    wrong: list[tuple[int, int, float]] = field(default_factory=list)
-    apart: float = 0.0
-
-    @property
-    def holds(self):
-        return not self.wrong and self.apart < CLOSE
-
-
-def compare(verdict, answer, ours, plain):
-    """Compare one answer, token by token, up to the first difference."""
-    rows = zip(ours.tokens, plain.tokens, ours.logprobs, plain.logprobs, strict=False)
-    for at, (a, b, ours_here, plain_here) in enumerate(rows):
-        verdict.tokens += 1
-        verdict.apart = max(verdict.apart, abs(ours_here.top[0][1] - plain_here.top[0][1]))
-        if a != b:
-            gap = plain_here.top[0][1] - plain_here.top[1][1]
-            if gap < CLOSE:
-                verdict.ties += 1
-            else:
-                verdict.wrong.append((answer, at, gap))
-            return
-    assert len(ours.tokens) == len(plain.tokens)
-
-
-def ask(hw, prompts, tokens):
-    """All prompts at once; their only answers."""
-    running = [
-        hw.submit(each, max_tokens=tokens, temperature=0.0, logprobs=2, ignore_eos=True)
-        for each in prompts
-    ]
-    return [each.result() for each in running]
+from headwater.testing.oracle import Verdict, ask, compare
 
 
 def converse(cached, plain, conversations, tokens):

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from headwater import LoadedModel
-from tests.engine.oracle import Verdict, ask, compare, converse, plant_wrong_pages
+from headwater.testing.oracle import Verdict, ask, compare
+from tests.engine.oracle import converse, plant_wrong_pages
 
 DATA = Path(__file__).parent.parent / "data" / "agent_sessions.jsonl"
 

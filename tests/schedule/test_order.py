@@ -7,7 +7,10 @@ from collections import Counter
 import pytest
 
 from headwater.cache.tokens import pack
+from headwater.schedule.events import Request
+from headwater.schedule.line import ScannedLine, SortedLine
 from headwater.schedule.order import Order
+from headwater.schedule.sequence import Sequence
 from tests.schedule.stage import ORDERS, Stage, tokens
 
 STARVING = [Order.longest_prefix, Order.depth_first]
@@ -80,6 +83,19 @@ def test_a_higher_priority_goes_first(order):
     high = stage.send(tokens(4, kind=3), priority=1)
     stage.play()
     assert finish_order(stage) == [busy, high, low]
+
+
+@pytest.mark.parametrize("line", [SortedLine(Order.fcfs), ScannedLine(Order.response_ratio)])
+def test_choices_of_a_prompt_go_in_their_order_in_whatever_order_they_came(line):
+    request = Request(id=1, prompt=pack([1, 2]), max_tokens=5, choices=3)
+    for choice in (2, 0, 1):
+        sequence = Sequence(request, choice, b"", 7, 40)
+        sequence.started = True
+        line.put(sequence)
+    for choice in range(3):
+        first = line.first(0)
+        assert first.choice == choice
+        line.drop(first)
 
 
 def test_depth_first_serves_shuffled_prompts_by_prefix():
