@@ -193,7 +193,7 @@ class PrefixCache(PagedTree):
             match.ready == node.end
             and node.is_ready
             and node.owner is None
-            and node.leases == 0
+            and node.held == 0
             and not node.children
             and node.parent is not None
         )

@@ -25,7 +25,7 @@ def admit(state: State, now: float) -> None:
         match = sequence.match
         assert match is not None
         if match.promised - match.ready >= state.cache.page:
-            state.waiting.follow(sequence, match)
+            state.waiting.follow(sequence, match, now)
             continue
         if not _start(state, sequence, match, now):
             return
@@ -74,7 +74,9 @@ def _start(state: State, sequence: Sequence, match: Match, now: float) -> bool:
 
 def _account(sequence: Sequence, match: Match, ready: int, now: float) -> None:
     account: Account = sequence.account
-    account.waited_queue += now - sequence.waiting_since
+    account.waited_queue += now - sequence.waiting_since - sequence.followed
+    account.waited_promise += sequence.followed
+    sequence.followed = 0.0
     if not sequence.started:
         account.cached = min(ready, sequence.prompt_tokens - 1)
         account.miss = Miss.of(match, sequence.prompt_tokens)

@@ -65,6 +65,8 @@ class Sequence:
         "choice",
         "deadline",
         "end",
+        "followed",
+        "follows_since",
         "generated",
         "key",
         "known",
@@ -79,6 +81,7 @@ class Sequence:
         "pending",
         "prompt_tokens",
         "request",
+        "rewrites",
         "row",
         "started",
         "stops",
@@ -118,6 +121,8 @@ class Sequence:
         self.tail = Tail()
         self.cancelled = False
         self.arrived = self.waiting_since = 0.0
+        self.followed = self.follows_since = 0.0  # seconds of waiting for a maker
+        self.rewrites = 0  # positions below have been written once, before a preemption
         self.work_at_arrival = 0
         self.account = Account(prompt=self.prompt_tokens)
 

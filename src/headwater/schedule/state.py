@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headwater.cache.lease import Lease, Pin
+from headwater.cache.lease import Pin
 from headwater.cache.pages import PagePool, Runs
 from headwater.cache.policies import Policy
 from headwater.cache.prefix_cache import PrefixCache
@@ -55,7 +55,7 @@ class Load:
         self.begin = begin
         self.end = end
         self.orphaned: Runs | None = None
-        self.guard: Lease | None = None  # of the page of the tree into which it writes first
+        self.guard: Pin | None = None  # of the page of the tree into which it writes first
 
 
 class State:
@@ -105,7 +105,7 @@ def take_off(state: State, sequence: Sequence, now: float) -> None:
     lease = lease_of(sequence)
     state.cache.commit(lease, sequence.full_key(), lease.written, now)
     state.cache.release(lease, now)
-    state.waiting.fallen(lease)
+    state.waiting.fallen(lease, now)
     sequence.lease = None
     state.running.pop(sequence, None)
 

@@ -74,6 +74,7 @@ def _youngest(state: State) -> Sequence:
 
 def _preempt(state: State, sequence: Sequence, now: float) -> None:
     """Back to the waiting room. Its KV stays cached, evictable; it keeps its place in line."""
+    sequence.rewrites = max(sequence.rewrites, sequence.written)
     take_off(state, sequence, now)
     sequence.account.preemptions += 1
     state.waiting.add(sequence, now)
@@ -155,9 +156,10 @@ def step_done(state: State, event: StepDone, now: float) -> None:
     page = state.cache.page
     for sequence in flight.sequences:
         lease = lease_of(sequence)
-        in_mid_page = sequence.end % page and sequence.end - sequence.begin == 1
+        end = sequence.end
+        in_mid_page = end % page and end - sequence.begin == 1 and end > sequence.rewrites
         if in_mid_page and sequence.generated and lease.copy is None:
-            lease.written = sequence.end  # an answer is published whenever a page is full
+            lease.written = end  # an answer is published whenever a page is full
         else:
             _written(state, sequence, lease, now)
     drawn = zip(flight.fed, flight.step.samples, event.tokens, event.stopped, strict=True)
@@ -185,7 +187,7 @@ def _written(state: State, sequence: Sequence, lease: Lease, now: float) -> None
     state.cache.copied(lease)
     _count(state, sequence)
     state.cache.commit(lease, sequence.full_key(), max(end, lease.written), now)
-    state.waiting.reached(lease)
+    state.waiting.reached(lease, now)
     if end == sequence.prompt_tokens:
         store(state, sequence, now)
 
@@ -209,9 +211,7 @@ def _count(state: State, sequence: Sequence) -> None:
     account.cached += max(begin - counted, 0)  # became ready after the sequence was admitted
     fresh = max(end - max(counted, begin), 0)
     account.computed += fresh
-    again = min(sequence.end, max(counted, sequence.begin)) - sequence.begin
-    if again > 0 and account.preemptions:
-        account.recomputed += again
+    account.recomputed += max(min(sequence.end, sequence.rewrites) - sequence.begin, 0)
     state.work += fresh
 
 

@@ -5,7 +5,6 @@ A transfer's pages are nobody else's until it has ended, even when its request i
 
 from __future__ import annotations
 
-from headwater.cache.lease import Lease
 from headwater.cache.tokens import WIDTH
 from headwater.schedule.events import (
     CancelLoad,
@@ -56,7 +55,7 @@ def load_ended(state: State, event: LoadDone | LoadFailed, now: float) -> None:
     if load.orphaned is not None:
         state.cache.take_back(load.orphaned)
         if load.guard is not None:
-            state.cache.release(load.guard, now)
+            state.cache.unpin(load.guard)
         return
     sequence = load.sequence
     sequence.load = None
@@ -71,7 +70,7 @@ def load_ended(state: State, event: LoadDone | LoadFailed, now: float) -> None:
     if delivered:
         lease = lease_of(sequence)
         state.cache.commit(lease, sequence.full_key(), load.begin + delivered, now)
-        state.waiting.reached(lease)
+        state.waiting.reached(lease, now)
 
 
 def cancel_load(state: State, sequence: Sequence, now: float) -> None:
@@ -81,28 +80,14 @@ def cancel_load(state: State, sequence: Sequence, now: float) -> None:
     load = state.loads[sequence.load]
     load.orphaned = state.cache.hand_over(lease)
     state.actions.append(CancelLoad(sequence.load))
-    if load.begin % state.cache.page and lease.copy is None:
-        load.guard = _guard(state, sequence, load.begin, now)
+    if load.begin % state.cache.page:
+        # It still writes into the last page of the path, which is the tree's. A pinned leaf is not
+        # adopted, so until the load has ended nobody else goes on in that page.
+        load.guard = state.cache.pin(lease)
     state.cache.release(lease, now)
-    state.waiting.fallen(lease)
+    state.waiting.fallen(lease, now)
     sequence.lease = None
     sequence.load = None
-
-
-def _guard(state: State, sequence: Sequence, begin: int, now: float) -> Lease:
-    """Let go of a lease, but not of the last page of its path, into which a load writes.
-
-        leaf   |0 ............. begin|      | end of the page       [0, begin) is published, and
-               [===== the tree's ====][.....]                       others may copy it
-
-    Whoever adopted the leaf would go on at `begin`. So it is adopted here until the load has ended.
-    """
-    cache, lease = state.cache, lease_of(sequence)
-    pin = cache.pin(lease)  # or the page might be given up in between
-    cache.release(lease, now)
-    guard = cache.lease(sequence.namespace, sequence.key[: begin * WIDTH], now)
-    cache.unpin(pin)
-    return guard
 
 
 def store(state: State, sequence: Sequence, now: float) -> None:

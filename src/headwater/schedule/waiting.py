@@ -105,10 +105,11 @@ class WaitingRoom:
 
     # Waiting for somebody else's KV
 
-    def follow(self, sequence: Sequence, match: Match) -> None:
+    def follow(self, sequence: Sequence, match: Match, now: float) -> None:
         """Wait until the maker of a promise has written as far as this prompt goes with it."""
         assert match.maker is not None
         sequence.maker = match.maker
+        sequence.follows_since = now
         self._line.drop(sequence)
         self._followers.setdefault(match.maker, []).append((match.promised, sequence))
 
@@ -119,27 +120,28 @@ class WaitingRoom:
                 end = position
         return end
 
-    def reached(self, maker: Owner) -> None:
+    def reached(self, maker: Owner, now: float) -> None:
         """The maker has written more: let those go that waited for no more than that."""
         followers = self._followers.get(maker)
         if followers is None:
             return
         for position, sequence in followers:
             if position <= maker.written:
-                self._wake(sequence)
+                self._wake(sequence, now)
         left = [(position, s) for position, s in followers if position > maker.written]
         if left:
             self._followers[maker] = left
         else:
             del self._followers[maker]
 
-    def fallen(self, maker: Owner) -> None:
+    def fallen(self, maker: Owner, now: float) -> None:
         """The maker has gone. The next of its followers to be admitted promises anew."""
         for _, sequence in self._followers.pop(maker, ()):
-            self._wake(sequence)
+            self._wake(sequence, now)
 
-    def _wake(self, sequence: Sequence) -> None:
+    def _wake(self, sequence: Sequence, now: float) -> None:
         sequence.maker = None
+        sequence.followed += now - sequence.follows_since
         self._stale[sequence] = None
         if not self._ranks_by_match:
             self._line.put(sequence)
