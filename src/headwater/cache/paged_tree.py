@@ -67,6 +67,11 @@ class PagedTree:
         root = self.tree.uproot(namespace)
         return 0 if root is None else self._prune(root)
 
+    def forget_all(self) -> None:
+        """Make every namespace unreachable."""
+        for namespace in list(self.tree.roots):
+            self.forget(namespace)
+
     # Evicting and pruning
 
     def _evict(self, pages: int, now: float, by: int) -> None:

@@ -49,6 +49,20 @@ class PrefixCache(PagedTree):
         self.leases: set[Lease] = set()
         self.in_io = 0  # pages of transfers that outlived their lease
 
+    def fits(self, match: Match, positions: int) -> bool:
+        """Whether a lease on this match could grow to `positions`. Changes nothing.
+
+        Pages that are evictable now, but would be on the leased path, are not counted as room.
+        """
+        ready = match.ready // self.page
+        kept, node = 0, match.stop
+        pages = ready - node.start // self.page  # of `stop`, those in front of a branch
+        while node.parent is not None and node.held == 0:
+            kept += pages
+            node = node.parent
+            pages = node.runs.pages
+        return -(-positions // self.page) - ready + kept <= self.available
+
     # The life of a sequence
 
     def lease(self, namespace: bytes, key: bytes, now: float, holder: int = 0) -> Lease:

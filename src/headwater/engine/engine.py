@@ -160,8 +160,8 @@ class Engine:
 
     def _sleep(self) -> None:
         """Until a message comes, or the machine wants to be woken."""
-        _, loads, waiting = self._machine.counts
-        if waiting and not loads and self._wake is None:
+        waiting = self._machine.counts.waiting
+        if waiting and not self._machine.has_transfers and self._wake is None:
             raise RuntimeError(f"{waiting} requests wait and nothing runs")
         timeout = None if self._wake is None else max(self._wake - time.monotonic(), 0.0)
         try:

@@ -33,11 +33,12 @@ def admit(state: State, now: float) -> None:
 
 
 def _is_full(state: State) -> bool:
-    return len(state.running) + len(state.loads) >= state.settings.running
+    return len(state.running) + state.loading >= state.settings.running
 
 
 def _backlog(state: State) -> int:
-    """Rows that the running sequences want in the next step."""
+    """Rows of prompts that the running sequences still want after the step that runs, and a row
+    for each that generates."""
     flight = state.flight
     coming = sum(s.end - s.begin for s in flight.sequences) if flight else 0
     return sum(max(s.known - s.written, 1) for s in state.running) - coming
@@ -50,8 +51,8 @@ def _start(state: State, sequence: Sequence, match: Match, now: float) -> bool:
         state.waiting.remove(sequence)
         finish(state, sequence, "length")
         return True
-    if pages - match.ready // page > cache.available:
-        return False
+    if not cache.fits(match, sequence.known):
+        return False  # nothing has changed
     key = sequence.full_key()
     lease = cache.lease(sequence.namespace, key, now, sequence.request.id)
     cache.promise(lease, key)
@@ -59,8 +60,7 @@ def _start(state: State, sequence: Sequence, match: Match, now: float) -> bool:
     if not cache.grow(lease, sequence.known, now, room=growth):
         cache.forgo_copy(lease)  # the source of the copy may be the page that is missing
         if not cache.grow(lease, sequence.known, now):
-            cache.release(lease, now)
-            return False
+            raise RuntimeError(f"{sequence} was found to fit and does not")
     ready = lease.written
     state.waiting.remove(sequence)
     state.waiting.admitted()

@@ -14,6 +14,8 @@ A request's life:
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from headwater.cache.pages import PagePool
 from headwater.cache.policies import Policy
 from headwater.cache.prefix_cache import PrefixCache
@@ -37,6 +39,14 @@ from headwater.schedule.ladder import Ladder, NoTiers
 from headwater.schedule.sequence import Sequence
 from headwater.schedule.settings import Settings
 from headwater.schedule.state import Live, NamespaceOf, State, finish, take_off
+
+
+class Counts(NamedTuple):
+    """How many sequences are in which state."""
+
+    running: int
+    loading: int
+    waiting: int
 
 
 class Machine:
@@ -78,10 +88,14 @@ class Machine:
         return not (state.live or state.loads or state.stores or state.flight or state.swap)
 
     @property
-    def counts(self) -> tuple[int, int, int]:
-        """How many sequences run, load and wait."""
+    def has_transfers(self) -> bool:
+        """Loads or stores are under way; their ends are events yet to come."""
+        return bool(self._state.loads or self._state.stores)
+
+    @property
+    def counts(self) -> Counts:
         state = self._state
-        return len(state.running), len(state.loads), len(state.waiting)
+        return Counts(len(state.running), state.loading, len(state.waiting))
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """What is to be done after an event. `now` never runs backwards; seconds.
@@ -92,14 +106,15 @@ class Machine:
         state = self._state
         state.actions = []
         self._take(event, now)
-        done = -1
-        while state.flight is None and done != len(state.actions):
-            done = len(state.actions)  # again when this ended an answer and so made room
+        while state.flight is None:
+            done = len(state.actions)
             if state.swap is not None:
                 _swap_when_possible(state, state.swap, now)
             stepping.make_room(state, now)  # before anybody new takes the pages
             admission.admit(state, now)
             stepping.compose(state)
+            if done == len(state.actions):
+                break  # otherwise it may have ended an answer, and so made room
         waiting = len(state.waiting)
         admission.admit(state, now)  # for the step after, so that loads start early
         if len(state.waiting) < waiting:
@@ -136,7 +151,6 @@ def _arrived(state: State, event: Arrived, now: float) -> None:
     state.arrivals += 1
     namespace = state.namespace_of(state.epoch, request.domain, request.salt)
     sequence = Sequence(request, 0, namespace, state.arrivals, state.settings.context)
-    sequence.arrived = now
     sequence.work_at_arrival = state.work
     state.live[request.id] = Live(sequence)
     state.waiting.add(sequence, now)
@@ -174,11 +188,13 @@ def _cancelled(state: State, event: Cancelled, now: float) -> None:
         return
     for sequence in list(live.sequences):
         sequence.cancelled = True
+        if state.in_flight(sequence):
+            continue  # its pages are being written; it ends with the step
         if sequence.load is not None:
             transfers.cancel_load(state, sequence, now)
         elif sequence.lease is None:
             state.waiting.remove(sequence)
-        elif not state.in_flight(sequence):
+        else:
             take_off(state, sequence, now)
         finish(state, sequence, "cancelled")
 
@@ -195,8 +211,7 @@ def _swap_when_possible(state: State, swap: WeightsReplaced, now: float) -> None
         else:
             continue  # the sequence of a load that was cancelled before
         state.waiting.add(sequence, now)
-    for namespace in list(state.cache.tree.roots):
-        state.cache.forget(namespace)
+    state.cache.forget_all()
     state.ladder.forget()
     state.epoch, state.swap = swap.epoch, None
     for sequence in state.waiting:

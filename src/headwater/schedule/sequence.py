@@ -57,7 +57,6 @@ class Sequence:
     __slots__ = (
         "account",
         "arrival",
-        "arrived",
         "at",
         "begin",
         "behind",
@@ -106,7 +105,7 @@ class Sequence:
         most = max(context, self.prompt_tokens + 1)
         self.last = min(self.prompt_tokens + request.max_tokens, most)
         self.stops = frozenset(request.stop_tokens)
-        self.last_token = -1  # the newest token; meaningful once generated > 0
+        self.last_token = 0  # the newest token, once one is generated
         self.lease: Lease | None = None
         self.load: int | None = None
         self.match: Match | None = None  # while waiting; None when it must be looked up again
@@ -120,7 +119,7 @@ class Sequence:
         self.row = 0  # the first of its rows there
         self.tail = Tail()
         self.cancelled = False
-        self.arrived = self.waiting_since = 0.0
+        self.waiting_since = 0.0
         self.followed = self.follows_since = 0.0  # seconds of waiting for a maker
         self.rewrites = 0  # positions below have been written once, before a preemption
         self.work_at_arrival = 0

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from headwater.cache.lease import Pin
 from headwater.cache.pages import PagePool, Runs
 from headwater.cache.policies import Policy
 from headwater.cache.prefix_cache import PrefixCache
 from headwater.cache.tree import Match
+from headwater.schedule.account import Account
 from headwater.schedule.events import Action, Finish, FinishReason, WeightsReplaced
 from headwater.schedule.ladder import Ladder
 from headwater.schedule.sequence import Sequence, lease_of
@@ -89,6 +92,11 @@ class State:
         self.arrivals = 0
         self.ids = 0
 
+    @property
+    def loading(self) -> int:
+        """Sequences that wait for a load; nobody waits for one that was cancelled."""
+        return sum(load.orphaned is None for load in self.loads.values())
+
     def new_id(self) -> int:
         self.ids += 1
         return self.ids
@@ -103,6 +111,7 @@ class State:
 def take_off(state: State, sequence: Sequence, now: float) -> None:
     """End a sequence's use of the device; all KV it has written stays cached."""
     lease = lease_of(sequence)
+    sequence.rewrites = max(sequence.rewrites, lease.written)
     state.cache.commit(lease, sequence.full_key(), lease.written, now)
     state.cache.release(lease, now)
     state.waiting.fallen(lease, now)
@@ -111,13 +120,18 @@ def take_off(state: State, sequence: Sequence, now: float) -> None:
 
 
 def finish(state: State, sequence: Sequence, reason: FinishReason) -> None:
-    """Report a sequence as complete, with all choices it still stands for. It holds nothing."""
+    """Report a sequence as complete, with all choices it still stands for. It holds nothing.
+
+    The account goes with its own choice, once, as it is now.
+    """
     request = sequence.request
     live = state.live[request.id]
     live.sequences.remove(sequence)
     sequence.account.generated = sequence.generated
     for choice in sequence.choices():
         live.left -= 1
-        state.actions.append(Finish(request.id, choice, reason, sequence.account))
+        own = choice == sequence.choice
+        account = msgspec.structs.replace(sequence.account) if own else Account()
+        state.actions.append(Finish(request.id, choice, reason, account))
     if live.left == 0:
         del state.live[request.id]

@@ -74,7 +74,6 @@ def _youngest(state: State) -> Sequence:
 
 def _preempt(state: State, sequence: Sequence, now: float) -> None:
     """Back to the waiting room. Its KV stays cached, evictable; it keeps its place in line."""
-    sequence.rewrites = max(sequence.rewrites, sequence.written)
     take_off(state, sequence, now)
     sequence.account.preemptions += 1
     state.waiting.add(sequence, now)
@@ -177,8 +176,8 @@ def step_done(state: State, event: StepDone, now: float) -> None:
         elif taker is not sequence:
             state.waiting.add(taker, now)
     for sequence in flight.sequences:
-        if sequence.cancelled and sequence.lease is not None:
-            take_off(state, sequence, now)
+        if sequence.cancelled:
+            _end(state, sequence, "cancelled", now)
 
 
 def _written(state: State, sequence: Sequence, lease: Lease, now: float) -> None:
@@ -219,8 +218,7 @@ def _fork(state: State, parent: Sequence, choice: int) -> Sequence:
     """A further choice of a prompt, which from here on goes its own way."""
     context = state.settings.context
     sequence = Sequence(parent.request, choice, parent.namespace, parent.arrival, context)
-    sequence.arrived = parent.arrived
     sequence.started = True
-    sequence.account.cached = sequence.prompt_tokens
+    sequence.account.cached = sequence.rewrites = sequence.prompt_tokens
     state.live[parent.request.id].sequences.append(sequence)
     return sequence
