@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 from headwater.engine.contract_of import Computing, contract_of
 from headwater.engine.sources.resolve import resolve
@@ -29,6 +30,23 @@ def test_the_shape_is_read(contract):
     assert (meaning.layers, meaning.kv_heads, meaning.head_size) == (2, 2, 16)
     assert (meaning.architecture, meaning.vocabulary) == ("LlamaForCausalLM", 300)
     assert meaning.epoch == meaning.weight_digest
+
+
+OLD_NAMES = {"n_head": 4, "n_layer": 2, "n_embd": 64, "n_positions": 512, "n_ctx": 512}
+NEW_NAMES = ["num_attention_heads", "num_hidden_layers", "hidden_size", "max_position_embeddings"]
+
+
+def test_both_spellings_of_the_shape_are_one_contract(contract):
+    assert contract() == contract(**dict.fromkeys(NEW_NAMES), **OLD_NAMES)
+
+
+def test_multi_query_means_one_kv_head_unless_they_are_stated(contract):
+    assert contract(num_key_value_heads=None, multi_query=True).meaning.kv_heads == 1
+    assert contract(multi_query=True).meaning.kv_heads == 2
+
+
+def test_learned_positions_are_no_rope(contract):
+    assert contract(rope_theta=None).meaning.position_encoding == {}
 
 
 def test_absent_entries_have_the_usual_meaning(contract):
@@ -83,7 +101,7 @@ def test_a_rope_that_stretches_depends_on_the_window(contract):
 
 def test_how_the_engine_computes_counts(home):
     folder = resolve(make_folder(home / "model"))
-    half = contract_of(folder, Computing(kv_dtype="bfloat16"))
+    half = contract_of(folder, replace(Computing.uniform(), kv_dtype="bfloat16"))
     assert differing(contract_of(folder), half) == ["meaning.kv_dtype"]
 
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from tokenizers import Tokenizer as Fast
-from tokenizers import decoders, models, pre_tokenizers
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 from headwater.engine.tokenizer import Tokenizer
 from headwater.errors import BadRequest, ModelRefused
@@ -84,6 +84,45 @@ def test_special_tokens_are_no_text_but_can_be_shown(byte_level):
 
 def test_rows_of_embeddings_without_a_token_are_no_text(byte_level):
     assert byte_level.bytes_of(100_000) == b""
+
+
+def odd(folder, vocabulary, added=()):
+    """A byte-level tokenizer with a vocabulary of one's own."""
+    fast = Fast(models.BPE(vocabulary, []))
+    fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    fast.decoder = decoders.ByteLevel()
+    fast.add_tokens([AddedToken(each, normalized=False) for each in added])
+    return write(folder, fast)
+
+
+def test_an_entry_that_is_not_spelled_in_bytes_is_taken_literally(tmp_path):
+    tokenizer = odd(tmp_path, {"a": 0, "two words": 1, "世": 2, "Ġ": 3})
+    assert [tokenizer.bytes_of(token).decode() for token in range(4)] == [
+        tokenizer._fast.decode([token]) for token in range(4)
+    ]
+
+
+def test_an_added_token_is_its_own_text_whatever_it_looks_like(tmp_path):
+    tokenizer = odd(tmp_path, {"a": 0}, added=["é", "Ġx", "世"])
+    assert tokenizer.decode([0, 1, 2, 3]) == "aéĠx世"
+
+
+def test_a_vocabulary_with_holes_has_no_text_there(tmp_path):
+    tokenizer = odd(tmp_path, {"a": 0, "b": 7})
+    assert [tokenizer.bytes_of(token) for token in (0, 3, 7, 8)] == [b"a", b"", b"b", b""]
+
+
+def test_a_prompt_is_never_cut_or_filled_up_as_the_file_would_have_it(tmp_path):
+    make_tokenizer(tmp_path)
+    fast = Fast.from_file(str(tmp_path / "tokenizer.json"))
+    fast.enable_truncation(5)
+    fast.enable_padding(length=40)
+    tokenizer = write(tmp_path, fast)
+    for text in (TEXT, "a"):
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+    chat = [{"role": "user", "content": TEXT}]
+    assert TEXT in tokenizer.show(tokenizer.encode_chat(chat))
+    assert tokenizer.encode("a")[1:] == []
 
 
 def test_a_chat_ends_where_the_answer_begins(byte_level):

@@ -18,24 +18,38 @@ _TEMPLATE = (
 )
 
 
-def make_model(folder: Path, seed: int = 0) -> Path:
-    """Write a model: 2 layers, 320 tokens of which 256 are single bytes."""
+_SHAPE = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": CONTEXT,
+}
+_GROUPED = {"num_key_value_heads": 2, "head_dim": 16}
+
+FAMILIES: dict[str, dict[str, object]] = {
+    "llama": _SHAPE | _GROUPED,
+    "mistral": _SHAPE | _GROUPED | {"sliding_window": None},
+    "qwen2": _SHAPE | _GROUPED,
+    "qwen3": _SHAPE | _GROUPED,
+    "olmo2": _SHAPE | _GROUPED,
+    "gpt_neox": _SHAPE,
+    "gpt2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT},
+    "gpt_bigcode": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT},
+}
+
+
+def make_model(folder: Path, seed: int = 0, kind: str = "llama") -> Path:
+    """Write a model of a family: 2 layers, 320 tokens of which 256 are single bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = make_tokenizer(folder)
     config = AutoConfig.for_model(
-        "llama",
+        kind,
         vocab_size=vocabulary,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=CONTEXT,
         initializer_range=0.3,
         bos_token_id=None,
         eos_token_id=1,
-        architectures=["LlamaForCausalLM"],
+        **FAMILIES[kind],
     )
     torch.manual_seed(seed)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)

@@ -44,17 +44,19 @@ def test_text_does_not_change_the_digest(field):
     assert varied(SAMPLE, "text", field, "0" * 64).digest() == SAMPLE.digest()
 
 
-def test_another_epoch_is_another_contract():
-    other = SAMPLE.with_epoch("0123456789abcdef" * 2)
-    assert other.meaning.epoch == "0123456789abcdef" * 2
+def test_other_weights_are_another_contract_which_names_them_alone():
+    other = SAMPLE.with_weights("01234567" * 8)
+    assert other.meaning.epoch == other.meaning.weight_digest == "01234567" * 8
     assert other.digest() != SAMPLE.digest()
-    assert other.with_epoch(SAMPLE.meaning.epoch) == SAMPLE
+    assert SAMPLE.with_weights("f" * 64).with_weights("01234567" * 8) == other
 
 
 @pytest.mark.parametrize("epoch", ["", "1", "epoch-2", "B" * 32, "b" * 31, "b" * 65])
 def test_a_counter_is_no_epoch(epoch):
     with pytest.raises(ContractError, match=r"meaning\.epoch"):
-        SAMPLE.with_epoch(epoch)
+        varied(SAMPLE, "meaning", "epoch", epoch)
+    with pytest.raises(ContractError, match="SHA-256"):
+        SAMPLE.with_weights(epoch)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,20 @@ from headwater.engine.sources.resolve import ModelFolder
 from headwater.errors import ModelRefused
 from headwater.identity.contract import Adapter, Facts, KVContract, KVForm, KVMeaning, TextFacts
 
-DEFAULT_FORM = KVForm(page_size=16, layout="layer,kv,token,head,dim", codec="none")
+DEFAULT_PAGE = 16
+
+# How the engine's pool orders its axes (see engine.kv).
+_LAYOUT = "layer,kv,token,head,dim"
+
+# The families that came first have names of their own for what all others agree on. transformers
+# knows these as attribute maps of its classes, which cannot be read without torch.
+_ALIASES = {
+    "n_head": "num_attention_heads",
+    "n_layer": "num_hidden_layers",
+    "n_embd": "hidden_size",
+    "n_positions": "max_position_embeddings",
+    "n_ctx": "max_position_embeddings",
+}
 
 # Entries that change no number of KV: where a model came from, how it was trained, what is done
 # with its logits. The number format stands in the contract by itself, as the engine chose it.
@@ -48,25 +61,31 @@ _PLAIN_ROPE = "default"
 class Computing(msgspec.Struct, frozen=True, kw_only=True):
     """How the engine computes and keeps KV: what a model's folder cannot know."""
 
-    kv_dtype: str = "float32"
-    numerics: str = "float32"
-    form: KVForm = DEFAULT_FORM
+    kv_dtype: str
+    numerics: str
+    form: KVForm
+
+    @classmethod
+    def uniform(cls, number: str = "float32", page: int = DEFAULT_PAGE) -> Computing:
+        """Computing and keeping KV in one number format, in pages of so many tokens."""
+        return cls(
+            kv_dtype=number,
+            numerics=number,
+            form=KVForm(page_size=page, layout=_LAYOUT, codec="none"),
+        )
 
 
-PLAIN = Computing()
+PLAIN = Computing.uniform()
 
 
 def contract_of(
     folder: ModelFolder,
     computing: Computing = PLAIN,
     *,
-    epoch: str | None = None,
     adapter: Adapter | None = None,
 ) -> KVContract:
-    """The contract of a model as an engine runs it.
+    """The contract of a model as an engine runs it, with the folder's own weights in memory.
 
-    epoch: which weights are in memory; None when they are the folder's own, which their digest
-    names, so that a restart meets its old KV again.
     Raises ModelRefused for a configuration that does not tell the shape of KV.
     """
     config = _config(folder.path)
@@ -75,14 +94,14 @@ def contract_of(
     attention = {k: v for k, v in rest.items() if _is_attention(k)}
     meaning = KVMeaning(
         weight_digest=folder.weight_digest,
-        epoch=epoch or folder.weight_digest,
+        epoch=folder.weight_digest,  # so that a restart meets its old KV again
         architecture=_architecture(config),
         adapter=adapter,
         position_encoding=_position(config),
         attention=attention,
         settings={k: v for k, v in rest.items() if k not in attention},
         layers=_number(config, "num_hidden_layers"),
-        kv_heads=_number(config, "num_key_value_heads", heads),
+        kv_heads=_number(config, "num_key_value_heads", _usual_kv_heads(config, heads)),
         head_size=_number(config, "head_dim", _number(config, "hidden_size") // heads),
         vocabulary=_number(config, "vocab_size"),
         kv_dtype=computing.kv_dtype,
@@ -94,9 +113,24 @@ def contract_of(
 
 def _config(folder: Path) -> Facts:
     try:
-        return msgspec.json.decode((folder / "config.json").read_bytes(), type=Facts)
+        config = msgspec.json.decode((folder / "config.json").read_bytes(), type=Facts)
     except (OSError, msgspec.DecodeError) as error:
         raise ModelRefused(f"{folder / 'config.json'} cannot be read as JSON.") from error
+    return _renamed(config)
+
+
+def _renamed(config: Facts) -> Facts:
+    """The entries under the names that most families use."""
+    renamed = {k: v for k, v in config.items() if k not in _ALIASES}
+    for alias, name in _ALIASES.items():
+        if alias in config:
+            renamed.setdefault(name, config[alias])
+    return renamed
+
+
+def _usual_kv_heads(config: Facts, heads: int) -> int:
+    """KV heads where they are not stated: one under GPT-BigCode's `multi_query`, else all."""
+    return 1 if config.get("multi_query") is True else heads
 
 
 def _number(config: Facts, name: str, default: int | None = None) -> int:
@@ -124,12 +158,15 @@ def _position(config: Facts) -> Facts:
 
     Older ones have rope_theta at the top and rope_scaling beside it, newer ones rope_parameters.
     """
-    facts: Facts = {"rope_type": _PLAIN_ROPE}
+    facts: Facts = {}
     facts |= {k: config[k] for k in ("rope_theta", "partial_rotary_factor") if config.get(k)}
     facts |= config.get("rope_scaling") or {}
     facts |= config.get("rope_parameters") or {}
     if "type" in facts:  # the oldest name of rope_type
         facts["rope_type"] = facts.pop("type")
+    if not facts:
+        return facts  # positions are learned, or encoded in a way that the settings tell
+    facts.setdefault("rope_type", _PLAIN_ROPE)
     by_layer = any(isinstance(value, dict) for value in facts.values())
     if by_layer or facts["rope_type"] != _PLAIN_ROPE:
         # What stretches with the context window depends on it; plain rope does not.

@@ -52,8 +52,9 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class KVMeaning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The facts that change the numbers of KV.
 
-    weight_digest: SHA-256 of the weights as they lie on disk.
-    epoch: which weights are in memory: a digest of them or a random 128-bit id, in hexadecimal.
+    weight_digest: SHA-256 of the weights as they lie on disk; of weights that lie on none, a random
+        id as long as that.
+    epoch: which weights are in memory: a digest of them or a random id, in hexadecimal.
         Never a counter: two runs must not meet at "epoch 1" in a tier that outlives them.
     architecture: the model's class.
     adapter: None for the base model.
@@ -131,9 +132,13 @@ class KVContract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """SHA-256 of the meaning (32 bytes): what a namespace is built on."""
         return hashlib.sha256(frame([self.schema, msgspec.to_builtins(self.meaning)])).digest()
 
-    def with_epoch(self, epoch: str) -> KVContract:
-        """The same contract for other weights in memory. Raises ContractError for a counter."""
-        meaning = msgspec.structs.replace(self.meaning, epoch=epoch)
+    def with_weights(self, digest: str) -> KVContract:
+        """The same contract for other weights of the same shapes, which are in memory now.
+
+        digest: that of the folder they came from, which makes this the contract of that folder; a
+        random id as long, when they came from none. Raises ContractError for anything else.
+        """
+        meaning = msgspec.structs.replace(self.meaning, weight_digest=digest, epoch=digest)
         return msgspec.structs.replace(self, meaning=meaning)
 
     def with_adapter(self, adapter: Adapter | None) -> KVContract:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from headwater.identity.contract import KVContract
 from headwater.identity.framing import frame
 
 SECRET_BYTES = 32
@@ -30,12 +29,13 @@ class Namespaces:
             raise ValueError(f"the secret must have {SECRET_BYTES} bytes, not {len(secret)}")
         self._secret = secret
 
-    def key(self, contract: KVContract, domain: str, salt: str) -> bytes:
+    def key(self, contract: bytes, domain: str, salt: str) -> bytes:
         """The key (32 bytes) of a namespace.
 
+        contract: its digest (`KVContract.digest`), which one who asks often computes once.
         domain: who may share, derived from the authenticated tenant and never from the request.
         salt: the caller's own narrowing of the domain; it cannot widen it, since the domain is
         hashed as a field of its own.
         """
-        fields = frame([contract.digest(), domain, salt])
+        fields = frame([contract, domain, salt])
         return blake2b(fields, digest_size=KEY_BYTES, key=self._secret, person=_USE).digest()
