@@ -21,7 +21,12 @@ def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     log = Console(stderr=True)
     options = Options(
-        args.model, args.gguf, args.rounds, args.threads, lambda text: log.print(f"[dim]{text}[/]")
+        model=args.model,
+        gguf=args.gguf,
+        rounds=args.rounds,
+        threads=args.threads,
+        peers=None if args.peers is None else frozenset(args.peers.split(",")),
+        say=lambda text: log.print(f"[dim]{text}[/]"),
     )
     rows: list[Row] = []
     for name in SUBJECTS if args.name == "all" else (args.name,):
@@ -61,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--threads", type=int, default=2, metavar="N", help="of every engine (default %(default)s)"
+    )
+    parser.add_argument(
+        "--peers", metavar="NAME,...", help="measure serving beside these only (default: all)"
     )
     return parser
 

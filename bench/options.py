@@ -14,6 +14,7 @@ class Options:
     gguf: the GGUF file llama.cpp reads; the one the default model was made from when None.
     rounds: how often every measurement is repeated; each round measures every peer.
     threads: compute threads of every engine.
+    peers: the only ones to measure beside us; all when None.
     say: told what is being measured, as it begins.
     """
 
@@ -21,4 +22,5 @@ class Options:
     gguf: Path | None
     rounds: int
     threads: int
+    peers: frozenset[str] | None
     say: Callable[[str], None]

@@ -44,6 +44,7 @@ def entrants(rounds: int) -> tuple[Entrant, ...]:
     return (
         Entrant("ours", "Headwater", (1, 8, 32), rounds),
         Entrant("vllm", "vLLM", (1, 8, 32), rounds),
+        Entrant("vllm_default", "vLLM as it comes", (1, 8, 32), few),
         Entrant("llamacpp", "llama.cpp, 4-bit weights", (1, 8, 32), rounds),
         # Without sharing, 32 prompts of 2080 tokens each are minutes of prefill on two cores.
         Entrant("transformers", "transformers, no cache between requests", (1, 8), few),
@@ -103,10 +104,14 @@ def run(options: Options) -> list[Row]:
         session = Session(options, stack, random.Random(0))
         field_ = entrants(options.rounds)
         for entrant in field_:
-            session.start(entrant.name)
+            if options.peers is None or entrant.name in {"ours", *options.peers}:
+                session.start(entrant.name)
+            else:
+                session.missing[entrant.name] = "left out by --peers"
         for index in range(options.rounds):
             turn = index % len(field_)
-            order = [e for e in (*field_[turn:], *field_[:turn]) if index < e.rounds]
+            turned = (*field_[turn:], *field_[:turn])
+            order = [e for e in turned if index < e.rounds and e.name in session.workers]
             options.say(f"serving: round {index + 1} of {options.rounds}")
             _round(session, order, index)
         rows = [

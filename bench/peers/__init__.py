@@ -29,6 +29,7 @@ class Peer:
     unwanted: what must leave that environment again for the engine to start.
     preload: a shared library of that environment to load first.
     env: environment variables, where the engine takes a choice from nowhere else.
+    shares: the peer whose environment it runs in, when it has none of its own.
     """
 
     name: str
@@ -37,9 +38,13 @@ class Peer:
     unwanted: tuple[str, ...] = ()
     preload: str | None = None
     env: tuple[tuple[str, str], ...] = ()
+    shares: str | None = None
 
     @property
     def venv(self) -> Path | None:
+        """None for one that runs in ours."""
+        if self.shares is not None:
+            return HOME / self.shares
         return HOME / self.name if self.requires else None
 
 
@@ -61,6 +66,8 @@ PEERS = {
             # one from the computing. Of the set-ups tried on two cores this was vLLM's fastest.
             env=(("VLLM_ENABLE_V1_MULTIPROCESSING", "0"), ("VLLM_CPU_OMP_THREADS_BIND", "nobind")),
         ),
+        # As it comes: one core is set aside for the scheduler.
+        Peer("vllm_default", "vllm_peer.py", shares="vllm"),
         Peer("llamacpp", "llamacpp_peer.py", requires=("llama-cpp-python==0.3.*",)),
         Peer("transformers", "transformers_peer.py"),
         Peer("transformers_cb", "transformers_cb_peer.py"),

@@ -13,8 +13,8 @@ from bench.peers import PEERS, Peer
 def build(peer: Peer) -> None:
     """Make the peer's environment, or bring it up to date; one that needs none is left alone."""
     home = peer.venv
-    if home is None:
-        print(f"{peer.name}: runs in this environment")
+    if home is None or peer.shares is not None:
+        print(f"{peer.name}: runs in {'this environment' if home is None else home.name}")
         return
     if not (home / "bin" / "python").exists():
         venv.create(home, with_pip=True)

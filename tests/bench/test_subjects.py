@@ -7,7 +7,7 @@ import numpy as np
 from bench import index, schedule
 from bench.options import Options
 
-QUIET = Options(None, None, rounds=3, threads=2, say=lambda text: None)
+QUIET = Options(None, None, rounds=3, threads=2, peers=None, say=lambda text: None)
 
 
 def test_the_index_has_the_nodes_and_the_depth_it_claims():
