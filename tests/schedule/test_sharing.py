@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
+
 import pytest
 
 from headwater.schedule.events import Cancelled, Finish
@@ -166,6 +168,15 @@ class TestCancelled:
         assert sorted(ended) == [(number, choice, "cancelled") for choice in range(3)]
         assert stage.leases == 0
         stage.settle()
+
+    def test_many_that_waited_leave_nothing_behind(self):
+        stage = Stage(running=1)
+        stage.send(tokens(4), max_tokens=30)
+        for kind in range(2, 50):
+            stage.cancel(stage.send(tokens(4, kind=kind)))
+        room = stage.machine._state.waiting
+        assert not [kept for kept in vars(room).values() if isinstance(kept, Sized) and len(kept)]
+        stage.play()
 
     def test_twice_or_never_asked(self):
         stage = Stage()

@@ -77,6 +77,6 @@ def _account(sequence: Sequence, match: Match, ready: int, now: float) -> None:
     account.waited_queue += now - sequence.waiting_since - sequence.followed
     account.waited_promise += sequence.followed
     sequence.followed = 0.0
-    if not sequence.started:
+    if account.miss is None:  # not after a preemption: no token counts twice
         account.cached = min(ready, sequence.prompt_tokens - 1)
         account.miss = Miss.of(match, sequence.prompt_tokens)

@@ -210,6 +210,7 @@ def _swap_when_possible(state: State, swap: WeightsReplaced, now: float) -> None
             take_off(state, sequence, now)
         else:
             continue  # the sequence of a load that was cancelled before
+        sequence.begin_again()
         state.waiting.add(sequence, now)
     state.cache.forget_all()
     state.ladder.forget()

@@ -135,6 +135,13 @@ class Sequence:
             return range(self.request.choices)
         return range(self.choice, self.choice + 1)
 
+    def begin_again(self) -> None:
+        """Its KV is the old weights': nothing that was counted holds for the answer now."""
+        account = self.account
+        account.cached = account.loaded = account.computed = 0
+        account.miss = account.tier = None
+        self.rewrites = 0
+
     def append(self, token: int) -> None:
         """A token was sampled: it is known, its KV is not there yet."""
         self.pending.append(token)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headwater.cache.lease import Lease
+from headwater.schedule.account import Miss
 from headwater.schedule.events import FinishReason, RunStep, StepDone
 from headwater.schedule.layout import Layout
 from headwater.schedule.sequence import Sequence, lease_of
@@ -220,5 +221,6 @@ def _fork(state: State, parent: Sequence, choice: int) -> Sequence:
     sequence = Sequence(parent.request, choice, parent.namespace, parent.arrival, context)
     sequence.started = True
     sequence.account.cached = sequence.rewrites = sequence.prompt_tokens
+    sequence.account.miss = Miss("all_reused", sequence.prompt_tokens)
     state.live[parent.request.id].sequences.append(sequence)
     return sequence

@@ -8,8 +8,9 @@ pages.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
 from typing import TypeVar
+
+from sortedcontainers import SortedList
 
 from headwater.cache.listener import Place
 from headwater.cache.tokens import WIDTH
@@ -29,7 +30,7 @@ class WaitingRoom:
         self._ranks_by_match = order in USE_MATCH
         self._patience = patience
         self._admissions = 0
-        self._deadlines: list[tuple[int, int, int, Sequence]] = []
+        self._deadlines: SortedList[tuple[int, int, int, Sequence]] = SortedList()
         self._all: dict[Sequence, None] = {}  # in order of arrival into the room
         self._stale: dict[Sequence, None] = {}
         self._behind: dict[tuple[Place, int], set[Sequence]] = {}
@@ -46,8 +47,7 @@ class WaitingRoom:
         sequence.waiting_since = now
         sequence.match = None
         sequence.deadline = self._admissions + len(self._all) + self._patience
-        place = (sequence.deadline, sequence.arrival, sequence.choice, sequence)
-        heappush(self._deadlines, place)
+        self._deadlines.add(_deadline(sequence))
         self._all[sequence] = None
         self._stale[sequence] = None
         if not self._ranks_by_match:
@@ -58,6 +58,7 @@ class WaitingRoom:
         self._unwatch(sequence)
         self._unfollow(sequence)
         self._line.drop(sequence)
+        self._deadlines.discard(_deadline(sequence))
         self._stale.pop(sequence, None)
         del self._all[sequence]
 
@@ -96,12 +97,11 @@ class WaitingRoom:
         Its turn would have been after all who waited when it came.
         """
         while self._deadlines and self._deadlines[0][0] <= self._admissions:
-            deadline, _, _, sequence = heappop(self._deadlines)
-            if sequence in self._all and sequence.deadline == deadline:
-                sequence.overdue = True
-                is_in_line = sequence not in self._stale or not self._ranks_by_match
-                if sequence.maker is None and is_in_line:
-                    self._line.put(sequence)
+            sequence = self._deadlines.pop(0)[-1]
+            sequence.overdue = True
+            is_in_line = sequence not in self._stale or not self._ranks_by_match
+            if sequence.maker is None and is_in_line:
+                self._line.put(sequence)
 
     # Waiting for somebody else's KV
 
@@ -197,6 +197,10 @@ def _is_promised_more(sequence: Sequence) -> bool:
     that has gone would be for ever: so it is looked at again before anything follows from it."""
     match = sequence.match
     return match is not None and match.promised > match.ready
+
+
+def _deadline(sequence: Sequence) -> tuple[int, int, int, Sequence]:
+    return (sequence.deadline, sequence.arrival, sequence.choice, sequence)
 
 
 K = TypeVar("K")
