@@ -14,75 +14,58 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from headwater.engine.api import Headwater
-    from headwater.engine.asked import Wanted
-    from headwater.engine.generation import AsyncGeneration, Generation
-    from headwater.engine.loaded import LoadedModel
-    from headwater.engine.options import Options
-    from headwater.engine.results import Choice, Piece, Result
-    from headwater.engine.sampling import SamplingParams
-    from headwater.engine.stats import Stats
-    from headwater.errors import (
-        BadRequest,
-        BadSetting,
-        Cancelled,
-        EngineStopped,
-        HeadwaterError,
-        ModelNotFound,
-        ModelRefused,
-    )
-    from headwater.observe.explain import Report
+from headwater.errors import EngineMissing
 
+# Where each public name lives. Type checkers read the same from the imports below: they follow no
+# table, and a table is what loads nothing before it is asked for.
 _HOMES = {
-    "Headwater": "engine.api",
-    "Wanted": "engine.asked",
     "AsyncGeneration": "engine.generation",
-    "Generation": "engine.generation",
-    "LoadedModel": "engine.loaded",
-    "Options": "engine.options",
-    "Choice": "engine.results",
-    "Piece": "engine.results",
-    "Result": "engine.results",
-    "SamplingParams": "engine.sampling",
-    "Stats": "engine.stats",
-    "Report": "observe.explain",
     "BadRequest": "errors",
     "BadSetting": "errors",
     "Cancelled": "errors",
+    "Choice": "engine.results",
     "EngineStopped": "errors",
+    "Generation": "engine.generation",
+    "Headwater": "engine.api",
     "HeadwaterError": "errors",
+    "LoadedModel": "engine.loaded",
     "ModelNotFound": "errors",
     "ModelRefused": "errors",
+    "Piece": "engine.results",
+    "Report": "observe.explain",
+    "Result": "engine.results",
+    "Stats": "engine.stats",
 }
 
-__all__ = [
-    "AsyncGeneration",
-    "BadRequest",
-    "BadSetting",
-    "Cancelled",
-    "Choice",
-    "EngineStopped",
-    "Generation",
-    "Headwater",
-    "HeadwaterError",
-    "LoadedModel",
-    "ModelNotFound",
-    "ModelRefused",
-    "Options",
-    "Piece",
-    "Report",
-    "Result",
-    "SamplingParams",
-    "Stats",
-    "Wanted",
-]
+__all__ = list(_HOMES)
+
+if TYPE_CHECKING:
+    from headwater.engine.api import Headwater as Headwater
+    from headwater.engine.generation import AsyncGeneration as AsyncGeneration
+    from headwater.engine.generation import Generation as Generation
+    from headwater.engine.loaded import LoadedModel as LoadedModel
+    from headwater.engine.results import Choice as Choice
+    from headwater.engine.results import Piece as Piece
+    from headwater.engine.results import Result as Result
+    from headwater.engine.stats import Stats as Stats
+    from headwater.errors import BadRequest as BadRequest
+    from headwater.errors import BadSetting as BadSetting
+    from headwater.errors import Cancelled as Cancelled
+    from headwater.errors import EngineStopped as EngineStopped
+    from headwater.errors import HeadwaterError as HeadwaterError
+    from headwater.errors import ModelNotFound as ModelNotFound
+    from headwater.errors import ModelRefused as ModelRefused
+    from headwater.observe.explain import Report as Report
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    try:
+        module = import_module(f"{__name__}.{_HOMES[name]}")
+    except ModuleNotFoundError as error:
+        raise EngineMissing.because_of(error) or error from error
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -33,3 +33,15 @@ class Cancelled(HeadwaterError):
 
 class EngineStopped(HeadwaterError):
     """The engine has stopped; the reason is in the message, and no request will be answered."""
+
+
+class EngineMissing(HeadwaterError, ImportError):
+    """The base install runs no model: the engine's packages are an extra."""
+
+    @classmethod
+    def because_of(cls, error: ModuleNotFoundError) -> EngineMissing | None:
+        """What to tell a user whose import failed; None when it failed for another reason."""
+        package = (error.name or "").partition(".")[0]
+        if package not in {"torch", "transformers", "safetensors", "tokenizers"}:
+            return None
+        return cls("The engine is not installed; install it with: pip install 'headwater[engine]'")

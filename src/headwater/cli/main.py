@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from headwater.cli.command import Command
 from headwater.cli.commands import COMMANDS
-from headwater.errors import HeadwaterError
+from headwater.errors import EngineMissing, HeadwaterError
 
 USER_ERROR = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -34,6 +34,12 @@ def main(words: Sequence[str] | None = None) -> int:
         return _run(arguments)
     except HeadwaterError as error:
         print(f"headwater: {error}", file=sys.stderr)
+        return USER_ERROR
+    except ModuleNotFoundError as error:
+        missing = EngineMissing.because_of(error)
+        if missing is None:
+            raise
+        print(f"headwater: {missing}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
