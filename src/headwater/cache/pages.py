@@ -58,6 +58,10 @@ class Runs:
     def slice(self, begin: int, end: int) -> Runs:
         """Pages [begin, end) as a new list."""
         out = Runs()
+        if begin + 1 == self.pages == end:  # the last page: what a growing sequence publishes
+            first, count = self.extents[-1]
+            out.append(first + count - 1, 1)
+            return out
         at = 0
         for first, count in self.extents:
             low, high = max(begin - at, 0), min(end - at, count)

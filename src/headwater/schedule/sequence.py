@@ -31,9 +31,13 @@ class Tail:
             and lease.swaps == self._swaps
         ):
             self._end = end
-            if (end - 1) % page or lease.slot(end - 1, page) == self._first + self._count:
+            slot = lease.slot(end - 1, page) if (end - 1) % page == 0 else None
+            if slot is None or slot == self._first + self._count:
                 self._count += 1
-                return (*self._head, SlotRun(self._first, self._count))
+            else:  # the new page lies elsewhere
+                self._head += (SlotRun(self._first, self._count),)
+                self._first, self._count = slot, 1
+            return (*self._head, SlotRun(self._first, self._count))
         return self._rebuild(lease, start, end, page)
 
     def _rebuild(self, lease: Lease, start: int, end: int, page: int) -> tuple[SlotRun, ...]:
