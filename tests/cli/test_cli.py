@@ -8,11 +8,14 @@ import sys
 
 import pytest
 
+from headwater import Headwater
 from headwater.cli import main
 from headwater.cli.command import Command
 from headwater.cli.commands import COMMANDS
+from headwater.cli.contract import EXIT_STATUS
 from headwater.identity.document import load
 from tests.engine.folders import make_folder
+from tests.engine.tiny import make_model
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -106,7 +109,7 @@ def test_another_form_is_convertible(compared):
 
 def test_another_meaning_is_refused_with_both_values(compared):
     status, said = compared(rope_theta=500.0)
-    assert status == 2
+    assert status == 3
     assert said.splitlines()[1:] == [
         "  meaning.position_encoding.rope_theta",
         "    A  10000.0",
@@ -116,17 +119,83 @@ def test_another_meaning_is_refused_with_both_values(compared):
 
 def test_an_unknown_field_is_refused_by_name(compared):
     status, said = compared(lambda document: document["meaning"].update(window=1))
-    assert status == 2
+    assert status == 3
     assert "meaning.window (unknown)" in said
 
 
 def test_a_comparison_in_json(compared):
     status, said = compared(words=["--json"], num_hidden_layers=3)
     found = json.loads(said)
-    assert (status, found["verdict"]) == (2, "refused")
+    assert (status, found["verdict"]) == (3, "refused")
     assert found["differences"] == [
         {"field": "meaning.layers", "a": "2", "b": "3", "why": "differs"}
     ]
+
+
+def test_a_mistake_is_no_verdict(home, capsys):
+    """Scripts branch on the exit status: what was not compared must not look refused."""
+    folder = str(make_folder(home / "mine"))
+    assert main(["contract", "compare", folder, "nowhere"]) not in EXIT_STATUS.values()
+    assert "nowhere" in capsys.readouterr().err
+
+
+def shown(capsys, *words):
+    assert main(["contract", "show", *words]) == 0
+    return load(capsys.readouterr().out.encode())
+
+
+def test_a_contract_is_shown_as_an_engine_here_would_have_it(home, capsys):
+    folder = make_model(home / "tiny")
+    with Headwater(folder, kv_memory="8 pages", page=32) as hw:
+        own = hw._engine._machine._state.namespace_of.contract
+    assert shown(capsys, str(folder), "--page", "32") == own
+
+
+def test_a_contract_is_shown_for_another_engine_when_asked(home, capsys):
+    found = shown(capsys, str(make_folder(home / "mine")), "--dtype", "float16", "--page", "8")
+    assert (found.meaning.kv_dtype, found.meaning.numerics) == ("float16", "float16")
+    assert found.form.page_size == 8
+
+
+def test_a_comparison_is_of_engines_as_asked(compared):
+    assert compared(words=["--page", "8"])[0] == 1
+    status, said = compared(words=["--dtype", "float16"])
+    assert status == 3
+    assert "meaning.kv_dtype" in said
+
+
+def test_contracts_need_no_engine_when_its_number_format_is_named(home):
+    """A laptop without torch can say whether KV of one model may be used under another."""
+    folder = make_folder(home / "mine")
+    code = "import sys; sys.modules['torch'] = None; from headwater.cli import main; "
+    for words, status in ((["--dtype", "float16"], 0), ([], 2)):
+        asked = ["contract", "compare", str(folder), str(folder), *words]
+        run = code + f"sys.exit(main({asked!r}))"
+        done = subprocess.run(
+            [sys.executable, "-c", run], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == status
+        assert ("name one" in done.stderr) == (status == 2)
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("page", ["0", "-1", "x"])
+def test_a_page_that_is_none_costs_one_sentence(capsys, page):
+    with pytest.raises(SystemExit) as stop:
+        main(["contract", "show", "--page", page])
+    assert stop.value.code == 2
+    assert "invalid number value" in capsys.readouterr().err
+
+
+def test_model_show_fetches_and_converts_nothing(home, capsys, monkeypatch):
+    def converted(*_):
+        raise AssertionError("something was made ready")
+
+    monkeypatch.setattr("headwater.engine.sources.resolve.converted", converted)
+    (home / "model.gguf").write_bytes(b"GGUF")
+    for words in ([], [str(home / "model.gguf")]):
+        assert main(["model", "show", *words]) == 2
+        assert "`headwater model fetch` makes it so" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from io import StringIO
 
 import pytest
@@ -11,7 +12,9 @@ from rich.console import Console
 from headwater.cli import main
 from headwater.demo import acts, pair
 from headwater.demo.pair import Difference, Row
-from headwater.demo.screen import show_rows
+from headwater.demo.screen import all_agree, show_rows
+from headwater.engine.results import Choice
+from headwater.engine.sampling import TokenLogprobs
 from tests.engine.tiny import make_model
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -23,10 +26,17 @@ def folder(home):
 
 
 def test_generate_streams_and_sums_up(folder, capsys):
-    assert main(["generate", "--model", folder, "hello", "--max-tokens", "5"]) == 0
+    words = ["generate", "--model", folder, "--raw", "the fox", "--max-tokens", "5"]
+    assert main([*words, "--json"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    assert main(words) == 0
     said = capsys.readouterr()
-    assert said.out.endswith("\n")
-    assert "5 generated" in said.err or "generated, first after" in said.err
+    assert said.out == expected["choices"][0]["text"] + "\n"
+    usage = expected["usage"]
+    counts = f"{usage['prompt_tokens']} prompt tokens, {usage['completion_tokens']} generated, "
+    summary = said.err.splitlines()[-1]
+    assert summary.startswith(counts)
+    assert re.search(r"first after \d+\.\d\d s, all after \d+\.\d\d s$", summary)
 
 
 def test_generate_as_json(folder, capsys):
@@ -62,7 +72,7 @@ def test_the_demonstration_tells_the_truth(folder, home, capsys, monkeypatch):
 
 
 def test_the_demonstration_shows_a_difference_when_there_is_one(folder, home, capsys, monkeypatch):
-    """One engine's sampler is made to slip once: the table says where, and by how much."""
+    """One engine's sampler is made to slip: the table says where, and so does the exit status."""
     ask = pair._ask
 
     def slip(engine, questions, asked):
@@ -74,35 +84,66 @@ def test_the_demonstration_shows_a_difference_when_there_is_one(folder, home, ca
     monkeypatch.setattr(acts, "document", lambda: "the quick brown fox")
     monkeypatch.setattr(pair, "_ask", slip)
     monkeypatch.setenv("COLUMNS", "200")
-    assert main(["demo", "--quick", "--model", folder]) == 0
+    assert main(["demo", "--quick", "--model", folder]) == 1
     shown = capsys.readouterr().out
     assert "no, from token 1" in " ".join(shown.split())
     assert "6 of 6" not in shown
 
 
+def choice(*tokens, gap=1.0):
+    top = [TokenLogprobs(-1.0, [(7, -1.0), (8, -1.0 - gap)]) for _ in tokens]
+    return Choice(0, "", list(tokens), top, "length")
+
+
+@pytest.mark.parametrize(
+    ("ours", "plain", "greedy", "found"),
+    [
+        (choice(1, 2), choice(1, 2), True, None),
+        (choice(1, 2), choice(1, 3, gap=0.5), True, Difference(0, 1, 0.5)),
+        (choice(1, 2), choice(1, 3, gap=0.5), False, Difference(0, 1, None)),
+        (choice(1), choice(1, 3), True, Difference(0, 1, None)),
+        (choice(1, 2), choice(1), True, Difference(0, 1, None)),
+    ],
+)
+def test_where_answers_part_and_how_close_it_was(ours, plain, greedy, found):
+    assert pair._difference([ours], [plain], greedy=greedy) == found
+
+
+@pytest.mark.parametrize(
+    ("gap", "agree"), [(1e-4, True), (1e-2, False), (None, False), ("same", True)]
+)
+def test_only_a_tie_may_differ(gap, agree):
+    difference = None if gap == "same" else Difference(choice=0, token=3, gap=gap)
+    assert all_agree([row(difference)]) is agree
+
+
+def row(difference, at=0):
+    return Row(
+        act=1,
+        who=f"turn {at + 1}",
+        prompt=100,
+        cached=90 * at,
+        computed=100 - 90 * at,
+        generated=8,
+        with_cache=1.0,
+        without=2.0,
+        why="[not markup]",
+        answer="",
+        difference=difference,
+    )
+
+
 def test_on_a_terminal_rows_appear_as_they_come():
     written = StringIO()
-    console = Console(file=written, force_terminal=True, width=120)
+    console = Console(file=written, force_terminal=True, width=140)
 
     def rows():
-        for at, who in enumerate(["turn 1", "turn 2"]):
+        for at in range(2):
             assert ("turn 1" in written.getvalue()) == (at == 1), "shown before the next is asked"
-            yield Row(
-                act=1,
-                who=who,
-                prompt=100,
-                cached=90 * at,
-                computed=100 - 90 * at,
-                generated=8,
-                with_cache=1.0,
-                without=2.0,
-                why="[not markup]",
-                answer="",
-                difference=Difference(choice=0, token=3, gap=0.00012),
-            )
+            yield row(Difference(choice=0, token=3, gap=0.00012), at)
 
     assert len(show_rows(console, rows())) == 2
     shown = written.getvalue()
     assert "2.0 ×" in shown
     assert "not markup" in shown
-    assert "no, from token 3 (two candidates 0.0001 apart)" in shown
+    assert "no, from token 3 (two candidates 0.0001 apart, a tie)" in shown

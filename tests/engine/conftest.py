@@ -10,6 +10,16 @@ from headwater.engine.loaded import LoadedModel
 from tests.engine.steps import Lab, tiny_model
 from tests.engine.tiny import make_model
 
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=pytest.mark.skipif(
+            not torch.cuda.is_available(), reason="needs a CUDA device, and this machine has none"
+        ),
+    ),
+]
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread():
@@ -17,14 +27,20 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", params=DEVICES)
+def device(request):
+    """Every kind of device the engine has code for."""
+    return torch.device(request.param)
+
+
 @pytest.fixture(scope="session", params=["llama", "qwen2", "qwen3", "gpt_neox", "gpt2"])
-def any_model(request):
-    return tiny_model(request.param)
+def any_model(request, device):
+    return tiny_model(request.param, device=device)
 
 
 @pytest.fixture(scope="session")
-def model():
-    return tiny_model("llama")
+def model(device):
+    return tiny_model("llama", device=device)
 
 
 @pytest.fixture
@@ -59,3 +75,16 @@ def engine(loaded):
 @pytest.fixture
 def hw(engine):
     return engine()
+
+
+@pytest.fixture
+def own(tmp_path, home):
+    """A model that no other test shares."""
+    return LoadedModel.load(make_model(tmp_path / "own", seed=1), "float32", "cpu")
+
+
+@pytest.fixture
+def other(tmp_path, home):
+    """The folder of other weights, and the tokens an engine that began with them draws."""
+    folder = make_model(tmp_path / "other", seed=2)
+    return folder, LoadedModel.load(folder, "float32", "cpu")

@@ -53,7 +53,7 @@ class Lab:
 
     def __init__(self, model: Model, pages: int = 256, seed: int = 0, **costs: int) -> None:
         self.model = model
-        self.pool = KVPool(model.facts.kv_format, pages, PAGE)
+        self.pool = KVPool(model.facts.kv_format, pages, PAGE, model.device)
         # Whatever nobody wrote is poison: a read of it shows at once.
         self.pool.tokens.fill_(float("nan"))
         self.costs: Costs = replace(costs_for(self.pool, model.facts.heads), **costs)
@@ -100,7 +100,8 @@ class Lab:
             self.pool.copy(step.copies)
             plan = plan_attention(step, self.costs, self.pool)
             kernel = kernel_for(self.pool.device, self.pool.form.dtype, self.pool.form.head_size)
-            forward = Forward(self.pool, plan, torch.tensor(step.slots), kernel)
+            slots = torch.tensor(step.slots, device=self.pool.device)
+            forward = Forward(self.pool, plan, slots, kernel)
             keep = range(len(step.tokens))
             return self.model.logits(step.tokens, step.positions, forward, keep)
 
@@ -109,7 +110,7 @@ class Lab:
         rows = []
         with torch.inference_mode(), self.model.own_attention() as net:
             for work in works:
-                ids = torch.tensor([work.sequence.tokens[: work.end]])
+                ids = torch.tensor([work.sequence.tokens[: work.end]], device=self.pool.device)
                 rows.append(net(input_ids=ids, use_cache=False).logits[0, work.begin :])
         return torch.cat(rows)
 
@@ -175,7 +176,9 @@ def replace_step(step: Step, **changes: object) -> Step:
     return Step(**{name: getattr(step, name) for name in step.__struct_fields__} | changes)
 
 
-def tiny_model(kind: str, seed: int = 0, **changes: object) -> Model:
+def tiny_model(
+    kind: str, seed: int = 0, device: str | torch.device = "cpu", **changes: object
+) -> Model:
     """A random model of a family: 2 layers, grouped-query heads where the family has them."""
     facts = ModelFacts(kind, 2, 4, 2, 16, VOCABULARY, 512, (0,), torch.float32)
     shape: dict[str, object] = {
@@ -197,4 +200,4 @@ def tiny_model(kind: str, seed: int = 0, **changes: object) -> Model:
     config = AutoConfig.for_model(kind, **(shape | changes))
     torch.manual_seed(seed)
     net = AutoModelForCausalLM.from_config(config, attn_implementation=NAME)
-    return Model(net.float().eval(), facts)
+    return Model(net.float().eval().to(device), facts)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
 import torch
 
 import headwater
-from headwater import BadRequest, SamplingParams
+from headwater import BadRequest
 from headwater.engine.asked import Asked, Wanted
 from headwater.engine.options import Named, Options
 from headwater.engine.results import Piece
+from headwater.engine.sampling import SamplingParams
 from tests.engine.tiny import CONTEXT
 
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
@@ -89,6 +91,26 @@ def test_a_seed_draws_the_same_answer_whatever_else_runs(hw):
 def test_without_a_seed_answers_differ(hw):
     answers = {hw.generate("hello", max_tokens=12, ignore_eos=True).text for _ in range(4)}
     assert len(answers) > 1
+
+
+def test_a_drawn_seed_is_told_and_draws_the_answer_again(hw):
+    first = hw.generate("hello", max_tokens=12, n=2, ignore_eos=True)
+    again = hw.generate("hello", max_tokens=12, n=2, ignore_eos=True, seed=first.seed)
+    assert again.choices == first.choices
+    assert again.seed == first.seed
+    assert hw.generate("hello", max_tokens=1, seed=5).seed == 5
+
+
+def test_time_counts_from_the_call_on(hw, monkeypatch):
+    encode = hw.loaded.tokenizer.encode
+
+    def slow(text, room):
+        time.sleep(0.3)
+        return encode(text, room)
+
+    monkeypatch.setattr(hw.loaded.tokenizer, "encode", slow)
+    timing = hw.generate("hello", max_tokens=1).timing
+    assert timing.total >= timing.first_token >= 0.3
 
 
 def test_choices_share_one_prompt(hw):
@@ -288,6 +310,12 @@ def test_leaving_the_block_by_an_error_cancels_what_runs(engine):
         work()
     with pytest.raises(headwater.Cancelled):
         running[0].result()
+
+
+def test_an_unknown_way_to_close_is_refused(hw):
+    with pytest.raises(headwater.BadSetting, match="drain or cancel"):
+        hw.close("later")
+    assert hw.healthy
 
 
 def test_a_closed_engine_says_so(engine):

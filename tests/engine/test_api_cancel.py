@@ -88,6 +88,25 @@ def test_all_choices_are_cancelled_together(hw):
     assert_nothing_is_held(hw)
 
 
+def test_the_event_loop_goes_on_while_a_prompt_becomes_tokens(hw, monkeypatch):
+    encode, begun, go_on = hw.loaded.tokenizer.encode, threading.Event(), threading.Event()
+
+    def slow(text, room):
+        begun.set()
+        assert go_on.wait(10), "the loop was kept from setting it"
+        return encode(text, room)
+
+    async def main():
+        task = asyncio.create_task(hw.agenerate("the fox", max_tokens=1))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        go_on.set()
+        return await task
+
+    monkeypatch.setattr(hw.loaded.tokenizer, "encode", slow)
+    assert asyncio.run(main()).usage.completion_tokens == 1
+
+
 def test_cancelling_what_has_ended_does_nothing(hw):
     generation = hw.submit("the fox", max_tokens=3, ignore_eos=True)
     result = generation.result()
@@ -124,7 +143,7 @@ def test_an_async_generator_that_is_closed_cancels(hw):
 
 def test_a_loop_that_is_closed_harms_nobody(hw):
     async def main():
-        kept.append(hw.asubmit("the fox", **LONG))
+        kept.append(await hw.asubmit("the fox", **LONG))
 
     kept = []
     asyncio.run(main())

@@ -7,24 +7,12 @@ import threading
 import pytest
 import torch
 
-from headwater import HeadwaterError, LoadedModel, ModelRefused
+from headwater import BadSetting, HeadwaterError, ModelRefused
+from headwater.identity.contract import KVContract
 from tests.engine.tiny import make_model
 
 PROMPT = list(range(2, 60))
 GREEDY = {"max_tokens": 12, "ignore_eos": True, "temperature": 0.0}
-
-
-@pytest.fixture
-def own(tmp_path, home):
-    """A model that no other test shares."""
-    return LoadedModel.load(make_model(tmp_path / "own", seed=1), "float32", "cpu")
-
-
-@pytest.fixture
-def other(tmp_path, home):
-    """The folder of other weights, and the tokens an engine that began with them draws."""
-    folder = make_model(tmp_path / "other", seed=2)
-    return folder, LoadedModel.load(folder, "float32", "cpu")
 
 
 def tokens(hw, **asked):
@@ -54,7 +42,58 @@ def test_a_folder_is_known_by_its_digest_and_a_state_dict_by_chance(engine, own,
     state = loaded.model.net.state_dict()
     first, second = hw.replace_weights(state), hw.replace_weights(state)
     assert len({digest, first, second}) == 3
-    assert len(bytes.fromhex(first)) == 16
+    assert len(bytes.fromhex(first)) == len(bytes.fromhex(digest))
+
+
+def test_replaced_and_begun_with_are_one_namespace(engine, own, other):
+    """A replica that swapped and one that was started on the new weights may share their KV."""
+    folder, loaded = other
+    swapped, begun = engine(own), engine(loaded)
+    swapped.replace_weights(folder)
+    keys = [hw._engine._machine._state.namespace_of for hw in (swapped, begun)]
+    assert swapped.generate(PROMPT, **GREEDY).usage.cached_tokens == 0
+    assert keys[0].contract.meaning == keys[1].contract.meaning
+    assert len({key(loaded.folder.weight_digest, "a", "b") for key in keys}) == 1
+    swapped.replace_weights(loaded.model.net.state_dict())
+    swapped.generate(PROMPT, **GREEDY)
+    assert keys[0].contract.meaning.weight_digest != loaded.folder.weight_digest
+
+
+def test_a_contract_is_hashed_once_for_its_weights(engine, own, other, monkeypatch):
+    """Every arrival asks for a namespace, and hashing a contract takes longer than the rest."""
+    hashed = []
+    digest = KVContract.digest
+    monkeypatch.setattr(KVContract, "digest", lambda self: hashed.append(self) or digest(self))
+    hw = engine(own)
+    for at in range(5):
+        hw.generate(PROMPT, max_tokens=1, domain=str(at))
+    assert len(hashed) == 1
+    hw.replace_weights(other[0])
+    for at in range(5):
+        hw.generate(PROMPT, max_tokens=1, domain=str(at))
+    assert len(hashed) == 2
+
+
+def test_a_folder_without_safetensors_is_refused(engine, own, tmp_path):
+    """Its weights would have no digest, and two such folders would meet in one namespace."""
+    folder = make_model(tmp_path / "bin", seed=5)
+    torch.save(own.model.net.state_dict(), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelRefused, match="holds no safetensors weights"):
+        engine(own).replace_weights(folder)
+
+
+def test_the_weights_that_were_digested_are_those_that_are_read(engine, own, other):
+    folder, loaded = other
+    torch.save(own.model.net.state_dict(), folder / "pytorch_model.bin")
+    hw = engine(own)
+    hw.replace_weights(folder)
+    assert tokens(hw) == tokens(engine(loaded))
+
+
+def test_an_unknown_mode_is_refused(engine, own, other):
+    with pytest.raises(BadSetting, match="restart or drain"):
+        engine(own).replace_weights(other[0], "later")
 
 
 def test_restart_goes_on_under_the_new_weights(engine, own, other):
@@ -119,7 +158,7 @@ def test_the_folder_of_another_architecture_is_refused(engine, own, tmp_path):
 
 def test_a_change_fails_with_its_engine(engine, own, other, monkeypatch):
     hw = engine(own)
-    monkeypatch.setattr(own.model, "replace_weights", lambda _: 1 / 0)
+    monkeypatch.setattr(own.model, "put_weights", lambda _: 1 / 0)
     with pytest.raises(HeadwaterError, match="ZeroDivisionError"):
         hw.replace_weights(other[0])
     assert not hw.healthy

@@ -13,7 +13,7 @@ from headwater.engine.attention_reads import Gathered, InPlace, OwnRows, Tails
 from headwater.engine.kernels import plain
 from headwater.errors import ModelRefused
 from headwater.schedule.step import Segment, SlotRun
-from tests.engine.steps import PAGE, Lab, Work, replace_step, runs_of, tiny_model
+from tests.engine.steps import PAGE, VOCABULARY, Lab, Work, replace_step, runs_of, tiny_model
 
 CLOSE = 1e-4  # logits here have a magnitude of several units
 
@@ -199,14 +199,35 @@ def test_attention_refuses_what_it_does_not_know(lab, mask, options, why):
     sequence = lab.sequence(3, seed=14)
     step = lab.step(Work(sequence, 0, 3))
     plan = plan_attention(step, lab.costs, lab.pool)
-    forward = Forward(lab.pool, plan, torch.tensor(step.slots), plain)
+    forward = Forward(lab.pool, plan, torch.tensor(step.slots, device=lab.pool.device), plain)
     layer = lab.model.net.model.layers[0].self_attn
     size = options.pop("head_size", 16)
-    q, kv = torch.zeros(1, 4, 3, size), torch.zeros(1, 2, 3, size)
+    q, kv = (torch.zeros(1, heads, 3, size, device=lab.pool.device) for heads in (4, 2))
     if why != "does not hand arguments on":
         options = {**options, "headwater": forward}
     with pytest.raises(ModelRefused, match=why):
         attend(layer, q, kv, kv, mask, **options)
+
+
+def test_no_read_gathers_more_than_a_batch(model):
+    """However long a context is that lies in scattered pages, and however deep a row's tail."""
+    costs = {"call": 16, "batch": 20}
+    lab = Lab(model, **costs)
+    root = lab.sequence(90, seed=18)
+    assert prefill(lab, root, 90) < CLOSE
+    deep = [root]
+    for at in (88, 95, 102, 109):  # each level's branch leaves the others a short run
+        deep.append(lab.fork(deep[-1], at, [at % VOCABULARY] * 8))
+        assert prefill(lab, deep[-1], at + 7, at) < CLOSE
+    works = [Work(each, len(each.tokens) - 1, len(each.tokens)) for each in deep[1:]]
+    step = lab.step(*works)
+    plan = plan_attention(step, lab.costs, lab.pool)
+    gathered = [len(read.index) for read in plan.reads if isinstance(read, Gathered)]
+    tails = [len(read.index) for read in plan.reads if isinstance(read, Tails)]
+    assert len(gathered) > 4
+    assert tails
+    assert max(gathered + tails) <= 20
+    assert (lab.logits(step) - lab.expected(*works)).abs().max() < CLOSE
 
 
 def test_every_kind_of_read_exists_in_some_plan(model):

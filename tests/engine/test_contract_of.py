@@ -93,6 +93,34 @@ def test_both_spellings_of_rope_are_one_fact(contract):
     assert old == contract(rope_theta=None, rope_parameters=new)
 
 
+def test_the_newer_name_of_the_rope_type_wins(contract):
+    """As in transformers, where the two compute different logits."""
+    both = contract(rope_scaling={"type": "default", "rope_type": "linear", "factor": 4})
+    assert both == contract(rope_scaling={"rope_type": "linear", "factor": 4})
+    assert both != contract(rope_scaling={"type": "default", "factor": 4})
+    nested = contract(rope_scaling={"full": {"type": "default", "rope_type": "linear"}})
+    assert nested == contract(rope_scaling={"full": {"rope_type": "linear"}})
+    assert nested != contract(rope_scaling={"full": {"type": "default"}})
+
+
+def test_of_two_dictionaries_of_rope_the_older_one_counts(contract):
+    """As in transformers: the other is not read at all."""
+    linear = {"rope_type": "linear", "factor": 2.0}
+    both = contract(rope_scaling=linear, rope_parameters=linear | {"factor": 4.0})
+    assert both == contract(rope_scaling=linear)
+
+
+@pytest.mark.parametrize("name", ["rope_theta", "partial_rotary_factor"])
+@pytest.mark.parametrize("zero", [0, 0.0, False])
+def test_a_zero_in_rope_is_not_absence(contract, name, zero):
+    assert contract(**{name: zero}) != contract(**{name: None})
+
+
+def test_rope_that_is_no_dictionary_is_refused(contract):
+    with pytest.raises(ModelRefused, match="rope_scaling"):
+        contract(rope_scaling=5)
+
+
 def test_a_rope_that_stretches_depends_on_the_window(contract):
     scaled = {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}
     before, after = contract(**scaled), contract(**scaled, max_position_embeddings=1024)

@@ -68,6 +68,11 @@ def test_no_place_to_remember_is_no_error(file, hashed, home, monkeypatch):
     assert file_digest(file) == hashlib.sha256(b"weights").hexdigest()
 
 
+def test_no_weights_have_no_digest():
+    with pytest.raises(ValueError, match="no weight files"):
+        weights_digest([])
+
+
 def test_weights_are_known_by_names_and_contents_in_any_order(home, tmp_path):
     a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     a.write_bytes(b"1")

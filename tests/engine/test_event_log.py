@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import stat
 from pathlib import Path
@@ -97,6 +98,31 @@ def test_a_full_disk_ends_the_log_and_not_the_engine(engine, monkeypatch):
     assert result.usage.completion_tokens == 5
     assert log._file.closed
     hw.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_writes_nothing_into_the_log(engine, tmp_path):
+    path = tmp_path / "events.jsonl"
+    hw = engine(log=path)
+    hw.generate("the fox", max_tokens=2)
+    child = os.fork()
+    if child == 0:
+        hw._engine._log.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    hw.close()
+    assert replay(path.read_bytes().splitlines()).difference is None
+
+
+def test_an_empty_log_is_none():
+    with pytest.raises(msgspec.DecodeError):
+        replay([])
+
+
+def test_a_log_of_an_unknown_cache_is_a_value_error(busy):
+    header = busy().read_bytes().splitlines()[0]
+    with pytest.raises(ValueError, match="no cache named 'magic'"):
+        replay([header.replace(b'"cache":"prefix"', b'"cache":"magic"')])
 
 
 def test_another_machine_is_told_apart(busy):

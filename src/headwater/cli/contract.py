@@ -8,14 +8,15 @@ from pathlib import Path
 import msgspec
 
 from headwater.cli.command import Command, add_json, add_model
-from headwater.engine.contract_of import contract_of
+from headwater.engine.contract_of import DEFAULT_PAGE, Computing, contract_of
 from headwater.engine.sources.resolve import resolve
-from headwater.errors import ModelNotFound
+from headwater.errors import BadSetting, EngineMissing, ModelNotFound
 from headwater.identity.compare import Comparison, Difference, compare_documents
 from headwater.identity.contract import KVContract
 from headwater.identity.document import dump
 
-EXIT_STATUS = {"same": 0, "convertible": 1, "refused": 2}
+# 2 is a user's mistake, as everywhere: a script must not take a mistyped path for a verdict.
+EXIT_STATUS = {"same": 0, "convertible": 1, "refused": 3}
 
 _SAID = {
     "same": "KV of one can be used under the other as it is.",
@@ -24,13 +25,56 @@ _SAID = {
 }
 
 
+def _add_computing(parser: ArgumentParser) -> None:
+    """Let a command say how an engine is to compute and keep KV."""
+    parser.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        default="auto",
+        help="the engine's number format (default: auto, what an engine on this machine takes)",
+    )
+    parser.add_argument(
+        "--page",
+        type=_positive,
+        default=DEFAULT_PAGE,
+        help="tokens a page of its KV (default: %(default)s)",
+    )
+
+
+def _positive(word: str) -> int:
+    number = int(word)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+_positive.__name__ = "number"  # what argparse calls it in its complaint
+
+
+def _computing(arguments: Namespace) -> Computing:
+    number = arguments.dtype
+    return Computing.uniform(_own_number() if number == "auto" else number, arguments.page)
+
+
+def _own_number() -> str:
+    """The number format an engine takes here. A base install has no engine to ask."""
+    try:
+        from headwater.engine.load import choose_device, choose_dtype
+    except ModuleNotFoundError as error:
+        if EngineMissing.because_of(error) is None:
+            raise
+        raise BadSetting("No engine is installed that would take a --dtype; name one.") from error
+    return str(choose_dtype("auto", choose_device("auto"))).removeprefix("torch.")
+
+
 def _show_arguments(parser: ArgumentParser) -> None:
     add_model(parser)
+    _add_computing(parser)
     add_json(parser)
 
 
 def _show(arguments: Namespace) -> int:
-    contract = contract_of(resolve(arguments.model))
+    contract = contract_of(resolve(arguments.model), _computing(arguments))
     if arguments.json:
         print(msgspec.json.encode(contract).decode())
     else:
@@ -49,20 +93,22 @@ def _compare_arguments(parser: ArgumentParser) -> None:
         help="what prefixes are keyed by; tokenizer and template count only for text "
         "(default: tokens)",
     )
+    _add_computing(parser)
     add_json(parser)
 
 
 def _compare(arguments: Namespace) -> int:
-    found = compare_documents(_document(arguments.a), _document(arguments.b), arguments.keys)
+    a, b = (_document(named, arguments) for named in (arguments.a, arguments.b))
+    found = compare_documents(a, b, arguments.keys)
     print(msgspec.json.encode(found).decode() if arguments.json else _text(found))
     return EXIT_STATUS[found.verdict]
 
 
-def _document(named: str) -> bytes:
+def _document(named: str, arguments: Namespace) -> bytes:
     """The contract a user named, as a JSON document."""
     path = Path(named).expanduser()
     if path.suffix != ".json":
-        return dump(contract_of(resolve(named)))
+        return dump(contract_of(resolve(named), _computing(arguments)))
     try:
         return path.read_bytes()
     except OSError as error:
@@ -95,7 +141,7 @@ COMMAND = Command(
     commands=(
         Command(
             name="show",
-            help="print a model's contract as JSON",
+            help="print the contract of a model, as an engine here would run it, as JSON",
             examples="""\
   # keep it beside KV that is sent elsewhere
   headwater contract show path/to/folder > contract.json""",
@@ -105,7 +151,7 @@ COMMAND = Command(
         Command(
             name="compare",
             help="say whether KV of A may be used under B: exit status 0 same, 1 convertible, "
-            "2 refused",
+            "3 refused; 2 is a mistake in the command",
             examples="""\
   # two models: which facts differ?
   headwater contract compare path/to/base path/to/finetune

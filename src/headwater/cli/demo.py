@@ -11,11 +11,15 @@ from rich.console import Console
 
 from headwater.cli.command import Command, add_model_option
 from headwater.cli.quiet import quiet_libraries
+from headwater.errors import BadSetting
 
 if TYPE_CHECKING:
     from headwater.demo.pair import Pair, Row
 
 _KV_MEMORY = "512MiB"
+
+DIFFERS = 1
+"""Exit status when an answer is another with the cache than without, by more than a tie."""
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -25,10 +29,12 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace) -> int:
+    if arguments.json is not None:
+        _require_writable(arguments.json)  # now, not after minutes
     quiet_libraries()
     from headwater.demo.acts import FULL, QUICK, play
     from headwater.demo.pair import Pair
-    from headwater.demo.screen import show_account, show_rows
+    from headwater.demo.screen import all_agree, show_account, show_rows
     from headwater.engine.loaded import LoadedModel
 
     console = Console()
@@ -47,7 +53,15 @@ def _run(arguments: Namespace) -> int:
         show_account(console, rows, pair.cached.stats(), pair.uncached.stats())
         if arguments.json is not None:
             arguments.json.write_bytes(_json(loaded.folder.name, rows, pair))
-    return 0
+    return 0 if all_agree(rows) else DIFFERS
+
+
+def _require_writable(path: Path) -> None:
+    try:
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        raise BadSetting(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def _json(model: str, rows: list[Row], pair: Pair) -> bytes:
@@ -62,7 +76,8 @@ def _json(model: str, rows: list[Row], pair: Pair) -> bytes:
 
 COMMAND = Command(
     name="demo",
-    help="watch a prefix being reused: a chat, readers of one document, several answers",
+    help="watch a prefix being reused: a chat, readers of one document, several answers; exit "
+    "status 1 when an answer differs with the cache by more than a tie",
     examples="""\
   # two to three minutes on two cores; the default model is fetched once (93 MB)
   headwater demo

@@ -19,7 +19,13 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("prompt", metavar="PROMPT", help="what to answer")
     add_model_option(parser)
     parser.add_argument("--max-tokens", type=int, default=256, help="(default: %(default)s)")
-    parser.add_argument("--temperature", type=float, default=0.0, help="(default: %(default)s)")
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        default=0.0,
+        help="0 takes the likeliest token, 1 draws as the model would (default: %(default)s; the "
+        "Python API's is 1.0)",
+    )
     parser.add_argument("--seed", type=int, help="draw the same answer again")
     parser.add_argument(
         "--raw", action="store_true", help="continue the prompt instead of answering it as a chat"

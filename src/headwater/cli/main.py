@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from typing import NoReturn
 
@@ -33,26 +34,51 @@ def main(words: Sequence[str] | None = None) -> int:
         arguments = _root().parse_args(words)
         return _run(arguments)
     except HeadwaterError as error:
-        print(f"headwater: {error}", file=sys.stderr)
-        return USER_ERROR
+        return _complain(str(error))
     except ModuleNotFoundError as error:
         missing = EngineMissing.because_of(error)
         if missing is None:
             raise
-        print(f"headwater: {missing}", file=sys.stderr)
-        return USER_ERROR
+        return _complain(str(missing))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (`| head`) has seen enough. Python would complain again while flushing at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except UnicodeEncodeError as error:
+        return _complain(
+            f"The output cannot be written in {error.encoding}; PYTHONIOENCODING=utf-8 lets it."
+        )
+    except OSError as error:
+        _drop_output()
+        return _complain(f"{error.filename or 'The output cannot be written'}: {error.strerror}.")
 
 
 def _run(arguments: Namespace) -> int:
+    if sys.stdout is None:
+        return _complain("There is no standard output to write to; /dev/null would do.")
     status: int = arguments.run(arguments)
-    sys.stdout.flush()  # a broken pipe shows here, where it is handled
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # what the command found out holds, read or not
+        _drop_output()
     return status
+
+
+def _complain(sentence: str) -> int:
+    if sys.stderr is not None:  # print would take the other
+        with suppress(OSError):
+            print(f"headwater: {sentence}", file=sys.stderr)
+    return USER_ERROR
+
+
+def _drop_output() -> None:
+    """The reader (`| head`) has seen enough, or the disk is full.
+
+    Python would try again, and complain, while flushing at exit.
+    """
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Parser(ArgumentParser):

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from headwater.cli.command import Command, add_json, add_model
-from headwater.engine.sources.resolve import ModelFolder, resolve
+from headwater.engine.sources.resolve import ModelFolder, find, resolve
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -16,8 +16,15 @@ def _arguments(parser: ArgumentParser) -> None:
     add_json(parser)
 
 
+def _fetch(arguments: Namespace) -> int:
+    return _print(resolve(arguments.model), arguments)
+
+
 def _show(arguments: Namespace) -> int:
-    found = resolve(arguments.model)
+    return _print(find(arguments.model), arguments)
+
+
+def _print(found: ModelFolder, arguments: Namespace) -> int:
     size = sum(file.stat().st_size for file in found.path.glob("*.safetensors"))
     print(_json(found, size) if arguments.json else _text(found, size))
     return 0
@@ -53,7 +60,7 @@ COMMAND = Command(
     commands=(
         Command(
             name="fetch",
-            help="make a model ready: download the default one, convert a GGUF file",
+            help="make a model ready: download the default one, convert a GGUF file; then show it",
             examples="""\
   # the default model: 93 MB once, then nothing
   headwater model fetch
@@ -61,11 +68,11 @@ COMMAND = Command(
   # convert a GGUF file, so that the next start does not have to
   headwater model fetch path/to/model.gguf""",
             arguments=_arguments,
-            run=_show,
+            run=_fetch,
         ),
         Command(
             name="show",
-            help="show a model's folder and the digest of its weights, once it is made ready",
+            help="show the folder of a model that is ready, and the digest of its weights",
             examples="""\
   headwater model show path/to/folder
 

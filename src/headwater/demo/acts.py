@@ -79,7 +79,10 @@ def readers(pair: Pair, length: Length) -> Iterator[Row]:
 
 
 def samples(pair: Pair, length: Length) -> Iterator[Row]:
-    """Several answers share their prompt even without a cache; with one, it is there already."""
+    """Several answers to a prompt that was read before.
+
+    With the cache it is there for all of them; without, each of them computes it anew.
+    """
     question = Question(f"n={length.choices}", _about("Describe the station."), "the library")
     yield from pair.ask(
         3, [question], n=length.choices, temperature=0.8, seed=7, max_tokens=length.tokens

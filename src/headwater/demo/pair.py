@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -12,14 +13,26 @@ from headwater.engine.asked import Prompt
 from headwater.engine.loaded import LoadedModel
 from headwater.engine.results import Choice, Result
 
+# Two candidates closer than this, in logits, may change places with the order of additions.
+TIE = 1e-3
+
 
 class Difference(msgspec.Struct, frozen=True):
-    """Where two answers part: the first token that differs, and how close its two candidates
-    were, in logits, where the answer without the cache was drawn."""
+    """Where two answers part.
+
+    token: the first that differs, counted from 0. gap: how close the two likeliest candidates were,
+    in logits, where the answer without the cache took one of them. None when it had no choice to
+    make there (one answer ended, the other went on), or did not take the likeliest but drew: how
+    close a draw was, log-probabilities do not tell.
+    """
 
     choice: int
     token: int
-    gap: float
+    gap: float | None
+
+    @property
+    def is_tie(self) -> bool:
+        return self.gap is not None and self.gap <= TIE
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -83,7 +96,8 @@ class Pair:
         asked = {"temperature": 0.0, "logprobs": 2, **asked}
         results = {id(engine): _ask(engine, questions, asked) for engine in engines}
         pairs = zip(questions, results[id(self._with)], results[id(self._without)], strict=True)
-        return [_row(act, question, ours, plain) for question, ours, plain in pairs]
+        greedy = asked["temperature"] == 0
+        return [_row(act, *each, greedy=greedy) for each in pairs]
 
 
 def _ask(engine: Headwater, questions: Sequence[Question], asked: dict[str, Any]) -> list[Result]:
@@ -91,7 +105,7 @@ def _ask(engine: Headwater, questions: Sequence[Question], asked: dict[str, Any]
     return [each.result() for each in running]
 
 
-def _row(act: int, question: Question, ours: Result, plain: Result) -> Row:
+def _row(act: int, question: Question, ours: Result, plain: Result, *, greedy: bool) -> Row:
     report = ours.cache
     return Row(
         act=act,
@@ -102,17 +116,21 @@ def _row(act: int, question: Question, ours: Result, plain: Result) -> Row:
         generated=report.generated,
         with_cache=ours.timing.first_token,
         without=plain.timing.first_token,
-        why="" if report.why is None else report.why.sentence,
+        why=report.why.sentence,
         answer=ours.text,
-        difference=_difference(ours.choices, plain.choices),
+        difference=_difference(ours.choices, plain.choices, greedy=greedy),
     )
 
 
-def _difference(ours: Sequence[Choice], plain: Sequence[Choice]) -> Difference | None:
+def _difference(
+    ours: Sequence[Choice], plain: Sequence[Choice], *, greedy: bool
+) -> Difference | None:
     for one, other in zip(ours, plain, strict=True):
-        for at, (a, b) in enumerate(zip(one.tokens, other.tokens, strict=False)):
-            if a != b:
-                best, second = other.logprobs[at].top[:2]
-                return Difference(one.index, at, best[1] - second[1])
-        assert len(one.tokens) == len(other.tokens), "one answer ended, the other went on"
+        for at, (a, b) in enumerate(zip_longest(one.tokens, other.tokens)):
+            if a == b:
+                continue
+            if not greedy or a is None or b is None:
+                return Difference(one.index, at, None)
+            (_, best), (_, second) = other.logprobs[at].top[:2]
+            return Difference(one.index, at, best - second)
     return None

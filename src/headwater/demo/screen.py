@@ -48,6 +48,11 @@ def show_account(console: Console, rows: list[Row], stats: Stats, plain: Stats) 
         console.print(f"  {line}")
 
 
+def all_agree(rows: Iterable[Row]) -> bool:
+    """Whether no answer differs by more than a tie."""
+    return all(row.difference is None or row.difference.is_tie for row in rows)
+
+
 def same_answers(rows: list[Row]) -> tuple[int, int]:
     """How many answers were the same with and without the cache, of how many."""
     return sum(row.difference is None for row in rows), len(rows)
@@ -89,7 +94,10 @@ def _verdict(row: Row) -> str:
     if row.difference is None:
         return "yes"
     found = row.difference
-    return f"no, from token {found.token} (two candidates {found.gap:.4f} apart)"
+    if found.gap is None:
+        return f"no, from token {found.token}"
+    tie = ", a tie" if found.is_tie else ""
+    return f"no, from token {found.token} (two candidates {found.gap:.4f} apart{tie})"
 
 
 def _conclusions(rows: list[Row], stats: Stats) -> Iterator[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import secrets
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
-from typing import Literal, Self, Unpack
+from typing import Literal, NamedTuple, Self, Unpack, get_args
 from weakref import finalize
 
 from torch import Tensor
@@ -16,21 +19,24 @@ from torch import Tensor
 from headwater.cache.tokens import pack
 from headwater.engine.asked import Asked, Prompt, Wanted, read_prompt, read_wanted
 from headwater.engine.engine import CloseMode, Engine, Swap
-from headwater.engine.event_log import event_log
+from headwater.engine.event_log import event_log, log_path
 from headwater.engine.generation import AsyncGeneration, Generation
 from headwater.engine.job import Deliver, Job
 from headwater.engine.kv import KVPool
+from headwater.engine.load import choose_device
 from headwater.engine.loaded import LoadedModel
+from headwater.engine.memory import require_memory
 from headwater.engine.namespace_of import NamespaceOf
-from headwater.engine.options import Named, read_options, recipe_of
+from headwater.engine.options import Named, Options, bytes_of, read_options, recipe_of
 from headwater.engine.results import Piece, Result
 from headwater.engine.runner import StepRunner
-from headwater.engine.secret import load_secret
-from headwater.engine.sources.digests import weights_digest
+from headwater.engine.secret import secret_of
+from headwater.engine.sources.resolve import ModelFolder, require_unchanged, resolve
 from headwater.engine.stats import Stats
-from headwater.engine.weights import fitting_weights
-from headwater.errors import BadRequest, BadSetting, HeadwaterError
+from headwater.errors import BadRequest, BadSetting, EngineStopped, ModelNotFound
 from headwater.schedule.events import Request, WeightsReplaced
+
+SwapMode = Literal["restart", "drain"]
 
 
 class Headwater:
@@ -49,7 +55,7 @@ class Headwater:
         *,
         dtype: str = "auto",
         device: str = "auto",
-        secret: bytes | Path | None = None,
+        secret: bytes | Path | str | None = None,
         log: Path | str | None = None,
         check: bool = False,
         **options: Unpack[Named],
@@ -58,19 +64,35 @@ class Headwater:
         model: a model folder, a GGUF file, None for the default model (fetched once), or one that
             is loaded already: engines may share it.
         dtype, device: "auto" chooses; else as in "float32" and "cpu".
-        secret: what namespaces are keyed with: 32 bytes, a file, or None for this user's own.
+        secret: what namespaces are keyed with: 32 bytes, a file of them in hexadecimal, or None for
+            this user's own.
         log: a file for every event, from which the run can be replayed; prompts stand in it.
         check: count every page again after every event; slow, for tests.
         options: the fields of `Options`, by name.
 
-        Raises ModelNotFound, ModelRefused, BadSetting, and TypeError for an unknown option.
+        Raises BadSetting, as far as possible before the model is loaded, ModelNotFound,
+        ModelRefused, and TypeError for an unknown option.
         """
         wanted = read_options(options)
-        loaded = _loaded(model, dtype, device)
-        key = secret if isinstance(secret, bytes) else load_secret(secret)
+        key = secret_of(secret)
+        log = log_path(log)
+        loaded = _loaded(model, dtype, device, bytes_of(wanted))
+        loaded.join()
+        try:
+            self._start(loaded, wanted, key, log, check=check)
+        except BaseException:
+            loaded.leave()
+            raise
+
+    def _start(
+        self, loaded: LoadedModel, wanted: Options, key: bytes, log: Path | None, *, check: bool
+    ) -> None:
+        """Begin to serve a model that this engine has joined."""
         namespace_of = NamespaceOf(loaded, wanted.page, key)
         recipe = recipe_of(wanted, loaded.model.facts, namespace_of.epoch)
-        pool = KVPool(loaded.model.facts.kv_format, recipe.pages, recipe.page, loaded.model.device)
+        form = loaded.model.facts.kv_format
+        require_memory(recipe.pages * recipe.page * form.token_bytes, loaded.model.device)
+        pool = KVPool(form, recipe.pages, recipe.page, loaded.model.device)
         self.loaded = loaded
         self.recipe = recipe
         self._ids = itertools.count(1)
@@ -78,7 +100,6 @@ class Headwater:
         machine = recipe.build(namespace_of)
         runner = StepRunner(loaded.model, pool)
         self._engine = Engine(machine, runner, event_log(log, recipe), checked=check)
-        loaded.engines += 1
         self._closing = finalize(self, _close, self._engine, loaded)
 
     # Generating
@@ -97,31 +118,34 @@ class Headwater:
 
     def submit(self, prompt: Prompt, **asked: Unpack[Asked]) -> Generation:
         """Begin to generate; the handle waits, iterates or cancels."""
-        wanted = read_wanted(asked)
-        request = self._request(prompt, wanted)
-        generation = Generation(wanted.n, lambda: self._engine.cancel(request.id))
-        self._engine.post(self._job(request, wanted, generation.deliver))
+        order = self._order(prompt, asked, time.monotonic())
+        generation = Generation(order.wanted.n, lambda: self._engine.cancel(order.request.id))
+        self._engine.post(self._job(order, generation.deliver))
         return generation
 
     async def agenerate(self, prompt: Prompt, **asked: Unpack[Asked]) -> Result:
         """`generate` for coroutines; cancelling the task cancels the request."""
-        return await self.asubmit(prompt, **asked).result()
+        generation = await self.asubmit(prompt, **asked)
+        return await generation.result()
 
     async def astream(self, prompt: Prompt, **asked: Unpack[Asked]) -> AsyncIterator[Piece]:
         """`stream` for coroutines; closing the generator cancels the request."""
-        generation = self.asubmit(prompt, **asked)
+        generation = await self.asubmit(prompt, **asked)
         try:
             async for piece in generation:
                 yield piece
         finally:
             generation.cancel()
 
-    def asubmit(self, prompt: Prompt, **asked: Unpack[Asked]) -> AsyncGeneration:
-        """`submit` for coroutines. Call it where an event loop runs."""
-        wanted = read_wanted(asked)
-        request = self._request(prompt, wanted)
-        generation = AsyncGeneration(wanted.n, lambda: self._engine.cancel(request.id))
-        self._engine.post(self._job(request, wanted, generation.deliver))
+    async def asubmit(self, prompt: Prompt, **asked: Unpack[Asked]) -> AsyncGeneration:
+        """`submit` for coroutines.
+
+        In a thread of its own, since a long text takes longer to become tokens than an event loop
+        may be kept from its other work.
+        """
+        order = await asyncio.to_thread(self._order, prompt, asked, time.monotonic())
+        generation = AsyncGeneration(order.wanted.n, lambda: self._engine.cancel(order.request.id))
+        self._engine.post(self._job(order, generation.deliver))
         return generation
 
     # Operating
@@ -138,31 +162,43 @@ class Headwater:
     def replace_weights(
         self,
         source: Path | str | Mapping[str, Tensor],
-        mode: Literal["restart", "drain"] = "restart",
+        mode: SwapMode = "restart",
     ) -> str:
         """Put other weights of the same model in place; returns their epoch when it is done.
 
-        source: a model folder, or a state dict, which must not change meanwhile. mode: "restart"
-        computes running requests again under the new weights, "drain" lets them finish first. KV
-        of the old weights is unreachable from then on.
-        Raises ModelRefused, with nothing changed, when the weights do not fit.
+        source: a model as `Headwater` takes it, or a state dict, which must not change meanwhile.
+        mode: "restart" computes running requests again under the new weights, "drain" lets them
+        finish first. KV of the old weights is unreachable from then on.
+        Raises ModelNotFound or ModelRefused, with nothing changed, when the weights do not fit, and
+        BadSetting for another mode.
         """
-        if isinstance(source, str):
-            source = Path(source)
-        epoch = _epoch_of(source)
+        if mode not in get_args(SwapMode):
+            raise BadSetting(f"mode is {mode!r}, but must be restart or drain.")
+        epoch, found = _named(source)
+        done: Future[None] = Future()
         with self._one_change:
-            if self.loaded.engines > 1:
-                raise HeadwaterError("Another engine serves these weights; close it first.")
-            model = self.loaded.model
-            tensors = fitting_weights(model.net, source)
-            done: Future[None] = Future()
-            event = WeightsReplaced(epoch, mode)
-            self._engine.post(Swap(event, lambda: model.replace_weights(tensors), done))
+            self.loaded.begin_replacing(done)
+            try:
+                fitting = self._fitting(found)
+            except BaseException:
+                done.cancel()
+                raise
+            put = partial(self.loaded.put_weights, fitting, epoch)
+            try:
+                self._engine.post(Swap(WeightsReplaced(epoch, mode), put, done))
+            except EngineStopped:
+                done.cancel()
+                raise
             done.result()
         return epoch
 
     def close(self, mode: CloseMode = "drain") -> None:
-        """End the engine: finish what runs, or cancel it. Later calls do nothing."""
+        """End the engine: finish what runs, or cancel it. Later calls do nothing.
+
+        Raises BadSetting for another mode.
+        """
+        if mode not in get_args(CloseMode):
+            raise BadSetting(f"mode is {mode!r}, but must be drain or cancel.")
         self._engine.close(mode)
         self._closing()
 
@@ -174,11 +210,16 @@ class Headwater:
 
     # Inside
 
+    def _order(self, prompt: Prompt, asked: Asked, submitted: float) -> _Order:
+        """Check what is asked and turn the prompt into tokens."""
+        wanted = read_wanted(asked)
+        return _Order(wanted, self._request(prompt, wanted), submitted)
+
     def _request(self, prompt: Prompt, wanted: Wanted) -> Request:
         facts, settings = self.loaded.model.facts, self.recipe.settings
         if wanted.n > settings.running:  # the machine would say so, but after making room for each
             raise BadRequest(f"n is {wanted.n}, but at most {settings.running} can run at once.")
-        tokens = read_prompt(prompt, self.loaded.tokenizer, facts)
+        tokens = read_prompt(prompt, self.loaded.tokenizer, facts.vocabulary, settings.context)
         eos = () if wanted.ignore_eos else facts.eos
         return Request(
             id=next(self._ids),
@@ -191,13 +232,39 @@ class Headwater:
             priority=wanted.priority,
         )
 
-    def _job(self, request: Request, wanted: Wanted, deliver: Deliver) -> Job:
-        tokenizer = self.loaded.tokenizer
-        return Job(request, wanted.sampling(), wanted.stop_strings(), tokenizer, deliver)
+    def _fitting(self, found: ModelFolder | Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """New weights in memory, checked, and those that the folder's digest names."""
+        if not isinstance(found, ModelFolder):
+            return self.loaded.model.fitting_weights(found)
+        fitting = self.loaded.model.fitting_weights(found.path)
+        require_unchanged(found)
+        return fitting
+
+    def _job(self, order: _Order, deliver: Deliver) -> Job:
+        return Job(
+            order.request,
+            order.wanted.sampling(),
+            order.wanted.stop_strings(),
+            self.loaded.tokenizer,
+            deliver,
+            submitted=order.submitted,
+        )
 
 
-def _loaded(model: str | Path | LoadedModel | None, dtype: str, device: str) -> LoadedModel:
+class _Order(NamedTuple):
+    """A request that was checked, what its caller wants of it, and when they came."""
+
+    wanted: Wanted
+    request: Request
+    submitted: float
+
+
+def _loaded(
+    model: str | Path | LoadedModel | None, dtype: str, device: str, room: int | None
+) -> LoadedModel:
+    """The model, loaded unless it is already; `room` bytes of KV must be possible beside it."""
     if not isinstance(model, LoadedModel):
+        require_memory(room or 0, choose_device(device))
         return LoadedModel.load(model, dtype, device)
     if (dtype, device) != ("auto", "auto"):
         raise BadSetting("A model that is loaded already keeps its number format and its device.")
@@ -207,11 +274,22 @@ def _loaded(model: str | Path | LoadedModel | None, dtype: str, device: str) -> 
 def _close(engine: Engine, loaded: LoadedModel) -> None:
     """What is left to do for an engine that nobody refers to any more."""
     engine.close("cancel")
-    loaded.engines -= 1
+    loaded.leave()
 
 
-def _epoch_of(source: Path | Mapping[str, Tensor]) -> str:
-    """A digest of a folder's weights, so that a restart meets their KV; else a random id."""
-    if isinstance(source, Path):
-        return weights_digest(sorted(source.glob("*.safetensors")))
-    return secrets.token_hex(16)
+def _named(
+    source: Path | str | Mapping[str, Tensor],
+) -> tuple[str, ModelFolder | Mapping[str, Tensor]]:
+    """What to call new weights, and where they are.
+
+    A folder's go by their digest, as if the engine had begun with them, so that both meet the same
+    KV. What lies in a state dict nobody can look up again: it gets a random name.
+    """
+    if isinstance(source, Path | str):
+        folder = resolve(source)
+        return folder.weight_digest, folder
+    if not isinstance(source, Mapping):
+        raise ModelNotFound(
+            f"Weights are a folder, a GGUF file or a state dict, not {source!r:.80}."
+        )
+    return secrets.token_hex(32), source

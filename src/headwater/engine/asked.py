@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from headwater.cache.tokens import Tokens
-from headwater.engine.facts import ModelFacts
+from headwater.engine.keywords import read_keywords
 from headwater.engine.sampling import SamplingParams
 from headwater.engine.tokenizer import Message, Tokenizer, require_unicode
 from headwater.errors import BadRequest
@@ -19,13 +19,23 @@ Prompt = str | Sequence[int] | np.ndarray | Sequence[Message]
 """Text, token ids, or chat messages, which the model's template renders."""
 
 _NO_PROMPT = "A prompt is a text, a list of token ids, or a list of chat messages."
+_IDS = "Token ids"
+_IDS_OF_TEXT = "The text has tokens that were added behind the model's own; token ids"
+
+MOST_STOPS = 16
+LONGEST_STOP = 256
+"""Characters."""
 
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
 class Asked(TypedDict, total=False):
-    """The keywords of `Headwater.generate` and its relatives; `Wanted` says what they mean."""
+    """The keywords of `Headwater.generate` and its relatives; `Wanted` says what they mean.
+
+    Type checkers take the types of keywords from a TypedDict alone, and msgspec takes defaults from
+    a struct alone, so both stand here; a test holds them to the same names.
+    """
 
     max_tokens: int
     temperature: float
@@ -46,9 +56,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """
     max_tokens: most tokens of one answer; it also ends where the model's context does.
     temperature, top_p, top_k, logprobs: see `SamplingParams`.
-    seed: equal seeds draw equal answers; None draws one.
+    seed: equal seeds draw equal answers from equal logits; None draws one.
     n: answers to the one prompt.
-    stop: an answer ends before the first of these texts.
+    stop: an answer ends before the first of these texts, 16 of 256 characters at most.
     stop_token_ids: an answer ends with one of these tokens, whose text is not shown.
     ignore_eos: go on behind the model's own end tokens.
     domain: who may share KV: derived from the authenticated tenant, never chosen by them.
@@ -84,38 +94,57 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         stops = (self.stop,) if isinstance(self.stop, str) else self.stop
         if not all(stops):
             raise BadRequest("A stop string is empty; an answer would end before it began.")
+        # They are looked for between the steps of everybody.
+        if len(stops) > MOST_STOPS or any(len(stop) > LONGEST_STOP for stop in stops):
+            raise BadRequest(
+                f"At most {MOST_STOPS} stop strings of {LONGEST_STOP} characters are looked for."
+            )
         return stops
 
 
 def read_wanted(asked: Mapping[str, Any]) -> Wanted:
     """Check keywords. Raises TypeError for one that is unknown, BadRequest for a wrong value."""
-    for name in asked:
-        if name not in Wanted.__struct_fields__:
-            raise TypeError(f"{name!r} is no keyword of a request")
-    try:
-        wanted = msgspec.convert(dict(asked), Wanted)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        raise BadRequest(f"{where.rstrip('`')}: {what}.") from error
+    wanted = read_keywords(asked, Wanted, BadRequest, "keyword of a request")
     for text in (wanted.domain, wanted.salt, *wanted.stop_strings()):
         require_unicode(text)
     return wanted
 
 
-def read_prompt(prompt: Prompt, tokenizer: Tokenizer, facts: ModelFacts) -> Tokens:
-    """The token ids of a prompt. Raises BadRequest when it is none."""
+def read_prompt(prompt: Prompt, tokenizer: Tokenizer, vocabulary: int, context: int) -> Tokens:
+    """The token ids of a prompt. Raises BadRequest when it is none the model could take.
+
+    context: most tokens the engine takes; what is seen to be longer is not even read.
+    """
     if isinstance(prompt, str):
-        return np.asarray(tokenizer.encode(prompt), np.int32)
+        return _known(np.asarray(tokenizer.encode(prompt, context)), vocabulary, _IDS_OF_TEXT)
+    if isinstance(prompt, Sequence) and len(prompt) and isinstance(prompt[0], Mapping):
+        tokens = tokenizer.encode_chat(prompt, context)  # type: ignore[arg-type]
+        return _known(np.asarray(tokens), vocabulary, _IDS_OF_TEXT)
+    return _known(_ids(prompt, context), vocabulary, _IDS)
+
+
+def _known(ids: np.ndarray, vocabulary: int, what: str) -> Tokens:
+    """Ids as the engine keeps them. Raises BadRequest when the model has no row for one."""
+    if ids.size and not 0 <= ids.min() <= ids.max() < vocabulary:
+        raise BadRequest(f"{what} must lie in [0, {vocabulary}), the model's vocabulary.")
+    return ids.astype(np.int32)
+
+
+def _ids(prompt: object, context: int) -> np.ndarray:
+    """Token ids as an array of integers. Raises BadRequest for anything else."""
     if not isinstance(prompt, Sequence | np.ndarray):
         raise BadRequest(_NO_PROMPT)
-    if len(prompt) and isinstance(prompt[0], Mapping):
-        return np.asarray(tokenizer.encode_chat(prompt), np.int32)  # type: ignore[arg-type]
     try:
+        if len(prompt) > context:
+            raise BadRequest(
+                f"The prompt has {len(prompt)} tokens, but the model's context is {context}; "
+                "shorten the prompt."
+            )
         ids = np.asarray(prompt)
+    except TypeError:  # an array that is one number has no length
+        ids = np.asarray(0)
     except ValueError:  # a ragged list
         ids = np.asarray(0)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise BadRequest(_NO_PROMPT)
-    if ids.size and not 0 <= ids.min() <= ids.max() < facts.vocabulary:
-        raise BadRequest(f"Token ids must lie in [0, {facts.vocabulary}), the model's vocabulary.")
-    return ids.astype(np.int32)
+    return ids

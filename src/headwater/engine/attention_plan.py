@@ -42,7 +42,8 @@ class Costs:
     block: query rows that one task takes (the kernel's tile).
     call: tokens that can be gathered in the time of one more kernel call and merge.
     part: fewest tokens worth a part of their own when a run is cut.
-    batch: most tokens gathered by one read, padding included; bounds temporary memory.
+    batch: most tokens gathered by one read, padding included; bounds temporary memory. More are
+        several reads, merged.
     """
 
     heads: int
@@ -84,13 +85,14 @@ def plan_attention(step: Step, costs: Costs, pool: KVPool) -> AttentionPlan:
     for segment in step.segments:
         rows = range(segment.row_begin, segment.row_end)
         if segment.causal and len(rows) > 1:
-            reads.append(OwnRows(rows.start, rows.stop))
+            reads.append(OwnRows(_slice(rows)))
             continue
         long, short = _split_runs(_joined(segment.runs), len(rows), costs)
         reads += [_in_place(run, rows, costs, pool) for run in long]
-        if _count(short) * len(rows) > costs.call:
-            index = torch.from_numpy(_slots(short)).to(pool.device)
-            reads.append(Gathered(rows.start, rows.stop, index))
+        # A tail that grows beyond a batch would be one read that no batching can cut.
+        longest = max(_count(tails.get(row, ())) for row in rows) + _count(short)
+        if _count(short) * len(rows) > costs.call or longest > costs.batch:
+            reads += _gathered(short, rows, costs, pool)
         elif short:
             for row in rows:
                 tails.setdefault(row, []).extend(short)
@@ -156,7 +158,14 @@ def _in_place(run: SlotRun, rows: range, costs: Costs, pool: KVPool) -> InPlace:
         hidden = np.zeros((parts, size), np.bool_)
         hidden[:-1, step:] = True
         mask = _mask(hidden, pool)
-    return InPlace(rows.start, rows.stop, run.first, run.count, step, size, mask)
+    return InPlace(_slice(rows), run.first, run.count, step, size, mask)
+
+
+def _gathered(runs: list[SlotRun], rows: range, costs: Costs, pool: KVPool) -> Iterable[Gathered]:
+    """Reads of at most `costs.batch` tokens each: what is gathered is a copy that needs room."""
+    index = torch.from_numpy(_slots(runs)).to(pool.device)
+    parts = -(-len(index) // costs.batch)
+    return [Gathered(_slice(rows), part) for part in index.tensor_split(parts)]
 
 
 def _batches(tails: dict[int, list[SlotRun]], costs: Costs) -> Iterable[list[int]]:
@@ -215,6 +224,10 @@ def _joined(runs: Sequence[SlotRun]) -> list[SlotRun]:
         elif run.count:
             joined.append(run)
     return joined
+
+
+def _slice(rows: range) -> slice:
+    return slice(rows.start, rows.stop)
 
 
 def _count(runs: Iterable[SlotRun]) -> int:

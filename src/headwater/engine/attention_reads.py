@@ -25,7 +25,8 @@ Rows = slice | Tensor
 class Partial(NamedTuple):
     """Attention of some rows to some of their KV.
 
-    out: `[row, KV head, group, dim]`; lse: `[row, KV head, group]` in float32.
+    out: `[row, KV head, group, dim]`, in the pool's format or in float32.
+    lse: `[row, KV head, group]` in float32.
     """
 
     out: Tensor
@@ -49,60 +50,50 @@ class Layer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnRows:
-    """Rows [begin, end) attend causally to each other, by their fresh keys and values.
+class _Slice:
+    """A read of consecutive rows of the step."""
+
+    rows: slice
+
+    @property
+    def count(self) -> int:
+        return int(self.rows.stop - self.rows.start)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRows(_Slice):
+    """The rows attend causally to each other, by their fresh keys and values.
 
     These equal what was just written to their slots; taken from the forward pass they are
     contiguous however scattered the slots are. Group heads cannot be stacked here, for the row
     decides the mask: KV heads become the batch, and the group shares keys by a stride of 0.
     """
 
-    begin: int
-    end: int
-
-    @property
-    def rows(self) -> Rows:
-        return slice(self.begin, self.end)
-
-    @property
-    def count(self) -> int:
-        return self.end - self.begin
-
     def attend(self, layer: Layer) -> Partial:
-        q = layer.q[self.begin : self.end].permute(1, 2, 0, 3)
+        q = layer.q[self.rows].permute(1, 2, 0, 3)
         shape = (-1, q.shape[1], -1, -1)
-        k = layer.new_k[:, None, self.begin : self.end].expand(shape)
-        v = layer.new_v[:, None, self.begin : self.end].expand(shape)
+        k = layer.new_k[:, None, self.rows].expand(shape)
+        v = layer.new_v[:, None, self.rows].expand(shape)
         out, lse = layer.kernel(q, k, v, layer.scale, None, causal=True)
         return Partial(out.permute(2, 0, 1, 3), lse.permute(2, 0, 1))
 
 
 @dataclass(frozen=True, slots=True)
-class InPlace:
-    """Rows [begin, end) attend to slots [first, first + length), read as a view of the pool.
+class InPlace(_Slice):
+    """The rows attend to slots [first, first + length), read as a view of the pool.
 
     The run is cut into parts of `size` slots, `step` apart, that run in parallel (Flash-Decoding);
     `mask` hides where they overlap.
     """
 
-    begin: int
-    end: int
     first: int
     length: int
     step: int
     size: int
     mask: Tensor | None
 
-    @property
-    def rows(self) -> Rows:
-        return slice(self.begin, self.end)
-
-    @property
-    def count(self) -> int:
-        return self.end - self.begin
-
     def attend(self, layer: Layer) -> Partial:
-        q = _stacked(layer.q[self.begin : self.end])
+        q = _stacked(layer.q[self.rows])
         run = slice(self.first, self.first + self.length)
         # unfold: [slot, head, dim] -> [part, head, dim, slot in part], without a copy
         k = layer.k[run].unfold(0, self.size, self.step).transpose(2, 3)
@@ -113,23 +104,13 @@ class InPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """Rows [begin, end) attend to scattered slots, gathered once for all of them."""
+class Gathered(_Slice):
+    """The rows attend to scattered slots, gathered once for all of them."""
 
-    begin: int
-    end: int
     index: Tensor
 
-    @property
-    def rows(self) -> Rows:
-        return slice(self.begin, self.end)
-
-    @property
-    def count(self) -> int:
-        return self.end - self.begin
-
     def attend(self, layer: Layer) -> Partial:
-        q = _stacked(layer.q[self.begin : self.end])
+        q = _stacked(layer.q[self.rows])
         k = layer.k.index_select(0, self.index).transpose(0, 1)[None]
         v = layer.v.index_select(0, self.index).transpose(0, 1)[None]
         out, lse = layer.kernel(q, k, v, layer.scale, None, causal=False)
@@ -170,11 +151,14 @@ def _unstacked(part: Partial, rows: int) -> Partial:
 
 
 def _merged(out: Tensor, lse: Tensor) -> Partial:
-    """Merge parts along the batch axis: `[part, head, query, dim]` -> `[head, query, dim]`."""
+    """Merge parts along the batch axis: `[part, head, query, dim]` -> `[head, query, dim]`.
+
+    Float32, as the weights are: this is merged again, and rounding in between would add up.
+    """
     if out.shape[0] == 1:
         return Partial(out[0], lse[0])
     weight = lse.softmax(0)[..., None]
-    return Partial((out * weight).sum(0).to(out.dtype), lse.logsumexp(0))
+    return Partial((out * weight).sum(0), lse.logsumexp(0))
 
 
 def merge_into(total: Partial, part: Partial, rows: Rows) -> None:

@@ -137,7 +137,7 @@ def _number(config: Facts, name: str, default: int | None = None) -> int:
     """An entry that must be a positive number; absent and null both mean the default."""
     value = config.get(name)
     value = default if value is None else value
-    if not isinstance(value, int) or value < 1:
+    if type(value) is not int or value < 1:
         raise ModelRefused(f"The model's configuration gives no usable {name}: {value}.")
     return value
 
@@ -159,11 +159,10 @@ def _position(config: Facts) -> Facts:
     Older ones have rope_theta at the top and rope_scaling beside it, newer ones rope_parameters.
     """
     facts: Facts = {}
-    facts |= {k: config[k] for k in ("rope_theta", "partial_rotary_factor") if config.get(k)}
-    facts |= config.get("rope_scaling") or {}
-    facts |= config.get("rope_parameters") or {}
-    if "type" in facts:  # the oldest name of rope_type
-        facts["rope_type"] = facts.pop("type")
+    for name in ("rope_theta", "partial_rotary_factor"):
+        if config.get(name) is not None:  # 0 is a value, however little sense it makes
+            facts[name] = config[name]
+    facts |= _rope(config)
     if not facts:
         return facts  # positions are learned, or encoded in a way that the settings tell
     facts.setdefault("rope_type", _PLAIN_ROPE)
@@ -173,6 +172,22 @@ def _position(config: Facts) -> Facts:
         facts["max_position_embeddings"] = config.get("max_position_embeddings")
     # 100000 and 100000.0 are one theta, and must be one fact.
     return {k: float(v) if type(v) is int else v for k, v in sorted(facts.items())}
+
+
+def _rope(config: Facts) -> Facts:
+    """The entries of the one dictionary that transformers reads: the older one, where it is."""
+    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(rope, dict):
+        raise ModelRefused(f"The model's configuration gives no usable rope_scaling: {rope!r}.")
+    return _one_type(rope) | {k: _one_type(v) for k, v in rope.items() if isinstance(v, dict)}
+
+
+def _one_type(rope: Facts) -> Facts:
+    """Without the oldest name of rope_type, which counts only where the newer one is absent."""
+    facts = {k: v for k, v in rope.items() if k != "type"}
+    if "type" in rope:
+        facts.setdefault("rope_type", rope["type"])
+    return facts
 
 
 def _media(folder: Path) -> str | None:

@@ -14,13 +14,16 @@ no longer vouch for its pages.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Literal
+from weakref import WeakSet
 
 from headwater.cache.check import check, check_idle
 from headwater.engine.event_log import EventLog
@@ -99,6 +102,7 @@ class Engine:
         # A daemon, since a program that forgets to close its engine must still be able to end.
         self._thread = threading.Thread(target=self._run, name="headwater", daemon=True)
         self._thread.start()
+        _engines.add(self)
 
     # The callers' side
 
@@ -114,8 +118,12 @@ class Engine:
             self._inbox.put(message)
 
     def cancel(self, request: int) -> None:
-        """Cancel a request; one that has ended, or whose engine has, stays as it is."""
-        self._inbox.put(Cancelled(request))
+        """Cancel a request; one that has ended, or whose engine has, stays as it is.
+
+        Without the gate, since a handle that is collected calls it, wherever that may happen.
+        """
+        if self._thread.is_alive():  # also when closed to others, as long as it drains
+            self._inbox.put(Cancelled(request))
 
     def stats(self) -> Stats:
         """Numbers of one moment between two steps. Raises EngineStopped when there are none."""
@@ -130,9 +138,24 @@ class Engine:
         """
         with self._gate:
             self._ended = self._ended or EngineStopped("The engine is closed.")
-        self._inbox.put(Close(mode))
+        if self._thread.is_alive():
+            self._inbox.put(Close(mode))
         if self._thread is not threading.current_thread():
             self._thread.join()
+
+    def forked(self) -> None:
+        """This is a child of the engine's process: its thread is not here, and never answers."""
+        reason = EngineStopped("The engine runs in the process that forked; make one in this one.")
+        self._gate = threading.Lock()  # whoever held it is not here, either
+        self._ended = self._ended or reason
+        self._log.forked()
+        for job in list(self._jobs.values()):
+            job.deliver(self._ended)
+        with suppress(Empty):
+            while True:
+                message = self._inbox.get_nowait()
+                if isinstance(message, Job):
+                    message.deliver(self._ended)
 
     # The thread's side
 
@@ -247,6 +270,17 @@ class Engine:
             waiting.append(self._inbox.get())
         for message in waiting:
             _fail(message, reason)
+
+
+_engines: WeakSet[Engine] = WeakSet()
+
+
+def _forked() -> None:
+    for engine in list(_engines):
+        engine.forked()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _fail(message: Message, reason: HeadwaterError) -> None:

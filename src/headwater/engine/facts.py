@@ -57,8 +57,8 @@ def facts_of(config: PreTrainedConfig, folder: Path, dtype: torch.dtype) -> Mode
 
 def _stated(config: PreTrainedConfig, name: str) -> int:
     value = getattr(config, name, None)
-    if not isinstance(value, int):
-        raise ModelRefused(f"This model's configuration does not state {name}.")
+    if type(value) is not int or value < 1:
+        raise ModelRefused(f"This model's configuration gives no usable {name}: {value!r}.")
     return value
 
 
@@ -70,9 +70,13 @@ def _eos(config: PreTrainedConfig, folder: Path) -> tuple[int, ...]:
     """
     ids: set[int] = set(_as_ids(config.eos_token_id))
     if (folder / "generation_config.json").is_file():
-        ids.update(_as_ids(GenerationConfig.from_pretrained(folder).eos_token_id))
+        ids.update(_as_ids(_generation(folder).eos_token_id))
     ids.update(_tokenizer_eos(folder))
     return tuple(sorted(ids))
+
+
+def _generation(folder: Path) -> GenerationConfig:
+    return GenerationConfig.from_pretrained(folder, local_files_only=True)
 
 
 def _as_ids(value: int | Iterable[int] | None) -> Iterable[int]:

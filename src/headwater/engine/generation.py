@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from queue import Empty, SimpleQueue
+from threading import TIMEOUT_MAX
 
 from headwater.engine.results import Assembly, Piece, Result
 from headwater.errors import HeadwaterError
@@ -20,11 +21,13 @@ Delivered = Piece | HeadwaterError
 class Handle:
     """What both kinds share: the pieces so far, and how the request ended."""
 
+    _cancel: Callable[[], None] | None = None
+
     def __init__(self, choices: int, cancel: Callable[[], None]) -> None:
         """cancel: tells the engine; harmless when the request has ended."""
         self._assembly = Assembly(choices)
-        self._cancel = cancel
         self._error: HeadwaterError | None = None
+        self._cancel = cancel  # last: an interrupt before it leaves nothing to cancel
 
     @property
     def is_done(self) -> bool:
@@ -33,7 +36,7 @@ class Handle:
 
     def cancel(self) -> None:
         """End the request within one step. KV that is computed stays cached."""
-        if not self.is_done:
+        if self._cancel is not None and not self.is_done:
             self._cancel()
 
     def __del__(self) -> None:
@@ -72,14 +75,23 @@ class Generation(Handle):
         """Wait for the end.
 
         Raises what ended the request early (BadRequest, Cancelled, EngineStopped), or TimeoutError
-        when no piece comes for `timeout` seconds; the request goes on then.
+        when no piece comes for `timeout` seconds (at once, when these are none or no number); the
+        request goes on then.
         """
+        patience = _patience(timeout)
         while not self.is_done:
             try:
-                self._received(self._queue.get(timeout=timeout))
+                self._received(self._queue.get(timeout=patience))
             except Empty:
                 raise TimeoutError(f"no token came for {timeout} seconds") from None
         return self._ended()
+
+
+def _patience(timeout: float | None) -> float | None:
+    """A timeout as queues take it: not negative, NaN or beyond what the system counts to."""
+    if timeout is None or timeout >= TIMEOUT_MAX:
+        return None
+    return timeout if timeout > 0 else 0.0
 
 
 class AsyncGeneration(Handle):

@@ -30,7 +30,10 @@ class Job:
         stops: tuple[str, ...],
         tokenizer: Tokenizer,
         deliver: Deliver,
+        *,
+        submitted: float,
     ) -> None:
+        """submitted: when the caller asked, on the clock of the engine."""
         self.request = request
         self.params = params
         self.deliver = deliver
@@ -38,7 +41,7 @@ class Job:
         self._texts = [tokenizer.detokenizer() for _ in range(request.choices)]
         self._stops = [StopStrings(stops) for _ in range(request.choices)]
         self._accounts: dict[int, Account] = {}
-        self._submitted = time.monotonic()
+        self._submitted = submitted
         self._first_token: float | None = None
 
     def drawn(self, choice: int, token: int, logprobs: TokenLogprobs | None) -> bool:
@@ -73,8 +76,7 @@ class Job:
 
     def _report(self) -> Report:
         accounts = [self._accounts[choice] for choice in range(self.request.choices)]
-        prompt = unpack(self.request.prompt).tolist()
-        return explain(accounts, prompt, self._submitted, self._tokenizer.show)
+        return explain(accounts, unpack(self.request.prompt), self._submitted, self._tokenizer.show)
 
     def _end(self, report: Report) -> End:
         ended = time.monotonic()
@@ -83,4 +85,5 @@ class Job:
             Usage(count(self.request.prompt), report.reused, report.generated),
             report,
             Timing(first - self._submitted, ended - self._submitted),
+            self.params.seed,
         )

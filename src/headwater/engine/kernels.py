@@ -19,6 +19,8 @@ from torch import Tensor
 
 _ops = torch.ops.aten
 
+_AMPERE = (8, 0)
+
 
 class Kernel(Protocol):
     def __call__(
@@ -32,8 +34,14 @@ def kernel_for(device: torch.device, dtype: torch.dtype, head_size: int) -> Kern
         return cpu_flash
     if device.type != "cuda" or head_size % 8:
         return plain
+    if _capability(device) < _AMPERE:  # neither flash nor anything in bfloat16 is compiled for it
+        return plain if dtype is torch.bfloat16 else cuda_efficient
     half = dtype in (torch.float16, torch.bfloat16)
     return cuda_flash if half and head_size <= 256 else cuda_efficient
+
+
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
 
 
 def cpu_flash(
@@ -72,11 +80,11 @@ def plain(
     q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Tensor | None, *, causal: bool
 ) -> tuple[Tensor, Tensor]:
     """Two matrix products and a softmax in float32: any device, any size, and the reference."""
-    scores = torch.matmul(q, k.transpose(2, 3)).float() * scale
+    scores = torch.matmul(q.float(), k.float().transpose(2, 3)) * scale
     if bias is not None:
         scores = scores + bias
     if causal:
         future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
         scores = scores.masked_fill(future, float("-inf"))
-    out = torch.matmul(scores.softmax(-1).to(v.dtype), v)
+    out = torch.matmul(scores.softmax(-1), v.float()).to(v.dtype)
     return out, scores.logsumexp(-1)

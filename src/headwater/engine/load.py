@@ -5,64 +5,64 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 
-from headwater.engine import attention
 from headwater.engine.facts import facts_of
 from headwater.engine.model import Model
+from headwater.engine.reading import read_config, read_net, refusing
 from headwater.engine.refusals import refuse_unsupported
 from headwater.engine.self_check import self_check
-from headwater.errors import ModelNotFound, ModelRefused
+from headwater.errors import BadSetting
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DEVICES = ("cpu", "cuda")
 
 
-def load_model(folder: Path, dtype: str = "auto", device: str = "auto") -> Model:
-    """Load a model folder for `device` (cpu, cuda, auto) in `dtype` (a name in DTYPES, auto).
+def load_model(folder: Path, number: torch.dtype, where: torch.device) -> Model:
+    """Load a model folder onto a device in a number format.
 
     Raises ModelNotFound when no model lies there and ModelRefused when it cannot be served
     exactly, by its configuration or by its logits.
     """
-    where = choose_device(device)
-    number = choose_dtype(dtype, where)
-    if not (folder / "config.json").is_file():
-        raise ModelNotFound(f"There is no model in {folder}: config.json is missing.")
-    config = AutoConfig.from_pretrained(folder)
+    config = read_config(folder)
     refuse_unsupported(config)
-    facts = facts_of(config, folder, number)
-    try:
-        net = AutoModelForCausalLM.from_pretrained(
-            folder, config=config, dtype=number, attn_implementation=attention.NAME
-        )
-    except ValueError as error:
-        raise ModelRefused(f"transformers cannot load the model in {folder}: {error}") from error
+    with refusing(f"The configuration in {folder} makes no sense"):
+        facts = facts_of(config, folder, number)
+    net = read_net(folder, config, number)
     model = Model(net.to(where).eval(), facts)
-    self_check(model)
+    with refusing(f"The code of the model {config.model_type!r} does not run on cached KV"):
+        self_check(model)
     return model
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is CUDA where there is one."""
+    """`auto` is CUDA where there is one. Raises BadSetting for what is not there."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name not in DEVICES:
+        raise BadSetting(f"device is {name!r}, but must be auto, {' or '.join(DEVICES)}.")
     if name == "cuda" and not torch.cuda.is_available():
-        raise ModelRefused("No CUDA device is available; use --device cpu.")
+        raise BadSetting("device is 'cuda', but there is no CUDA device here.")
     return torch.device(name)
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     """`auto` is bfloat16 where hardware multiplies it, else float32.
 
-    A CPU without such units emulates bfloat16, slower than float32 and no more exact.
+    Without such units bfloat16 is emulated, slower than float32 and no more exact. Float16 would be
+    fast on older GPUs, but its range ends at 65,504, which activations of models that were trained
+    in bfloat16 exceed: what nobody asked for must not overflow. Raises BadSetting for another name.
     """
     if name == "auto":
-        emulated = device.type == "cpu" and not _cpu_multiplies_bfloat16()
-        return torch.float32 if emulated else torch.bfloat16
+        return torch.bfloat16 if _multiplies_bfloat16(device) else torch.float32
     if name not in DTYPES:
-        raise ModelRefused(
-            f"The number format {name!r} is unknown; use one of {', '.join(DTYPES)}."
-        )
+        raise BadSetting(f"dtype is {name!r}, but must be auto or one of {', '.join(DTYPES)}.")
     return DTYPES[name]
+
+
+def _multiplies_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return _cpu_multiplies_bfloat16()
 
 
 def _cpu_multiplies_bfloat16() -> bool:

@@ -34,7 +34,7 @@ class Model:
         The output layer is the largest matrix of a small model; it multiplies kept rows only.
         """
         ids, at, kept = (
-            torch.tensor(each, dtype=torch.int64).to(self.device, non_blocking=True)
+            torch.tensor(each, dtype=torch.int64).to(self.device)
             for each in (tokens, positions, keep)
         )
         output = self.net(
@@ -56,10 +56,13 @@ class Model:
         finally:
             self.net.set_attn_implementation(attention.NAME)
 
-    def replace_weights(self, source: Path | Mapping[str, Tensor]) -> None:
-        """Put other weights of the same shapes in place; no step may be running.
+    def fitting_weights(self, source: Path | Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Read and check other weights for this network. Raises ModelRefused if they do not fit."""
+        return weights.fitting_weights(self.net, source)
 
-        Raises ModelRefused, with nothing changed, if they do not fit. KV computed before is the
-        old weights' and must not be used after.
+    def put_weights(self, fitting: Mapping[str, Tensor]) -> None:
+        """Put weights that fit in place; no step may be running.
+
+        KV computed before is the old weights' and must not be used after.
         """
-        weights.replace_weights(self.net, source)
+        weights.put_weights(self.net, fitting)

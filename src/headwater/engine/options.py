@@ -9,7 +9,9 @@ from typing import Any, TypedDict
 import msgspec
 
 from headwater.cache.policies import POLICIES
+from headwater.engine.contract_of import DEFAULT_PAGE
 from headwater.engine.facts import ModelFacts
+from headwater.engine.keywords import read_keywords
 from headwater.engine.kv import KVFormat
 from headwater.engine.units import parse_bytes
 from headwater.errors import BadSetting
@@ -17,11 +19,12 @@ from headwater.schedule.order import Order
 from headwater.schedule.recipe import CACHES, Recipe
 from headwater.schedule.settings import Settings
 
-_PAGES = re.compile(r"\s*(\d+)\s*pages?\s*")
+_PAGES = re.compile(r"\s*(\d{1,20})\s*pages?\s*")
 
 
 class Named(TypedDict, total=False):
-    """The options of `Headwater` by keyword; `Options` says what they mean."""
+    """The options of `Headwater` by keyword, for type checkers (as `Asked`); `Options` says what
+    they mean."""
 
     kv_memory: str | int
     page: int
@@ -48,7 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     kv_memory: str | int = "1GiB"
-    page: int = 16
+    page: int = DEFAULT_PAGE
     cache: str = "prefix"
     policy: str = "lru"
     order: str = "fcfs"
@@ -58,33 +61,44 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def read_options(named: Mapping[str, Any]) -> Options:
-    """Check options given by name. Raises TypeError for an unknown one, BadSetting for a wrong
-    value."""
-    for name in named:
-        if name not in Options.__struct_fields__:
-            raise TypeError(f"{name!r} is no option of an engine")
-    try:
-        return msgspec.convert(dict(named), Options)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        raise BadSetting(f"{where.rstrip('`')}: {what}.") from error
+    """Check options given by name, as far as that needs no model.
+
+    Raises TypeError for an unknown one, BadSetting for a wrong value.
+    """
+    options = read_keywords(named, Options, BadSetting, "option of an engine")
+    _check(options)
+    return options
 
 
-def recipe_of(options: Options, facts: ModelFacts, epoch: str) -> Recipe:
-    """What to build the machine from. Raises BadSetting when the options make no sense."""
+def _check(options: Options) -> None:
     _require(options.page >= 1, f"page must be 1 or more, but is {options.page}.")
     _require_name("cache", options.cache, CACHES)
     _require_name("policy", options.policy, POLICIES)
     _require_name("order", options.order, [order.value for order in Order])
-    context = facts.context if options.context is None else options.context
-    _require(
-        1 <= context <= facts.context,
-        f"context must lie in [1, {facts.context}], what the model can attend to.",
-    )
     _require(
         1 <= options.max_running <= options.step_tokens,
         f"step_tokens ({options.step_tokens}) must hold a token of each of the max_running "
         f"({options.max_running}) answers.",
+    )
+    memory = bytes_of(options)
+    _require(memory is None or memory >= 1, f"kv_memory={options.kv_memory!r} holds nothing.")
+
+
+def bytes_of(options: Options) -> int | None:
+    """The bytes that `kv_memory` asks for; None where it asks for pages of a model still unknown.
+
+    Raises BadSetting for what is no size.
+    """
+    memory = options.kv_memory
+    return None if _PAGES.fullmatch(str(memory)) else parse_bytes(memory)
+
+
+def recipe_of(options: Options, facts: ModelFacts, epoch: str) -> Recipe:
+    """What to build the machine from. Raises BadSetting for options that do not fit the model."""
+    context = facts.context if options.context is None else options.context
+    _require(
+        1 <= context <= facts.context,
+        f"context must lie in [1, {facts.context}], what the model can attend to.",
     )
     settings = Settings(
         context=context,
@@ -103,10 +117,10 @@ def recipe_of(options: Options, facts: ModelFacts, epoch: str) -> Recipe:
 
 
 def _pages(options: Options, form: KVFormat) -> int:
-    memory = options.kv_memory
-    named = _PAGES.fullmatch(str(memory))
-    pages = int(named[1]) if named else form.pages_in(parse_bytes(memory), options.page)
-    _require(pages >= 1, f"kv_memory={memory!r} does not hold a single page.")
+    named = _PAGES.fullmatch(str(options.kv_memory))
+    room = bytes_of(options)
+    pages = int(named[1]) if named else form.pages_in(room or 0, options.page)
+    _require(pages >= 1, f"kv_memory={options.kv_memory!r} does not hold a single page.")
     return pages
 
 

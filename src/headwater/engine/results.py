@@ -21,7 +21,8 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Seconds from submission to the first token of any choice, and to the end of the last."""
+    """Seconds from the caller's call, before its prompt became tokens, to the first token of any
+    choice, and to the end of the last."""
 
     first_token: float
     total: float
@@ -33,6 +34,7 @@ class End(msgspec.Struct, frozen=True):
     usage: Usage
     cache: Report
     timing: Timing
+    seed: int
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -62,12 +64,16 @@ class Choice(msgspec.Struct):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A complete request: its answers, and what its cache did."""
+    """A complete request: its answers, and what its cache did.
+
+    seed: the one that was given, or else drawn: with it the same answers can be drawn again.
+    """
 
     choices: list[Choice]
     usage: Usage
     cache: Report
     timing: Timing
+    seed: int
 
     @property
     def text(self) -> str:
@@ -97,7 +103,8 @@ class Assembly:
 
     def result(self) -> Result:
         """The result of a request that is complete."""
-        assert self._end is not None
+        end = self._end
+        assert end is not None
         for choice, texts in zip(self._choices, self._texts, strict=True):
             choice.text = "".join(texts)
-        return Result(self._choices, self._end.usage, self._end.cache, self._end.timing)
+        return Result(self._choices, end.usage, end.cache, end.timing, end.seed)

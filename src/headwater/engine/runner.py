@@ -12,7 +12,7 @@ from headwater.engine.costs import costs_for
 from headwater.engine.kernels import kernel_for
 from headwater.engine.kv import KVPool
 from headwater.engine.model import Model
-from headwater.engine.sampler import Draw, sample
+from headwater.engine.sampler import Draw, nucleus_for, sample
 from headwater.engine.sampling import Sampled, SamplingParams
 from headwater.schedule.step import Step
 
@@ -25,12 +25,13 @@ class StepRunner:
         self.pool = pool
         self.costs = costs or costs_for(pool, model.facts.heads)
         self.kernel = kernel_for(pool.device, pool.form.dtype, pool.form.head_size)
+        self.nucleus = nucleus_for(pool.device)
 
     def run(self, step: Step, params: Mapping[int, SamplingParams]) -> Sampled:
         """Execute `step`; `params` holds the requests of its samples.
 
         Entry i of the result belongs to `step.samples[i]`. When this returns, the KV of all rows
-        lies in their slots. Device to host there is one copy: the drawn tokens.
+        lies in their slots. From a GPU to the host there is one copy: the drawn tokens.
         """
         with torch.inference_mode():
             self.pool.copy(step.copies)
@@ -41,13 +42,13 @@ class StepRunner:
                 Draw(at[each.row], params[each.request], each.choice, each.position)
                 for each in step.samples
             ]
-            return sample(logits, draws)
+            return sample(logits, draws, self.nucleus)
 
     def _forward(self, step: Step) -> Forward:
         device = self.pool.device
         return Forward(
             pool=self.pool,
             plan=plan_attention(step, self.costs, self.pool),
-            slots=torch.tensor(step.slots).to(device, non_blocking=True),
+            slots=torch.tensor(step.slots).to(device),
             kernel=self.kernel,
         )

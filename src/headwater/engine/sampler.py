@@ -8,7 +8,7 @@ on the sort. Drawing by Gumbel noise would need a random number for each token o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,10 +16,11 @@ from torch import Tensor
 
 from headwater.engine.sampling import Sampled, SamplingParams, TokenLogprobs, uniform
 
-# On a CPU a full sort of 49,152 logits takes 3 ms, the first 1,024 take 0.4; they hold the nucleus
-# of nearly every row. The rest is sorted whole. On a GPU asking which rows those are would be a
-# second copy to the host and sorting is cheap.
 _HEAD = 1024
+
+Nucleus = Callable[[Tensor, Tensor], Tensor]
+"""(scaled logits `[row, vocabulary]`, probability `[row, 1]`) -> the least logit that may still be
+drawn `[row, 1]`: that of the nucleus of this probability (Holtzman et al. 2020)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +33,19 @@ class Draw:
     position: int
 
 
-def sample(logits: Tensor, draws: Sequence[Draw]) -> Sampled:
-    """Draw from `logits` `[row, vocabulary]`. Copies to the host once."""
+def nucleus_for(device: torch.device) -> Nucleus:
+    """The fastest way to a nucleus that a device has without waiting for it."""
+    return nucleus_by_head if device.type == "cpu" else nucleus_by_sorting
+
+
+def sample(logits: Tensor, draws: Sequence[Draw], nucleus: Nucleus) -> Sampled:
+    """Draw from `logits` `[row, vocabulary]`. Copies to the host once, unless `nucleus` does."""
     if not draws:
         return Sampled([], [])
     tokens = logits.argmax(-1)[_index([draw.row for draw in draws], logits)]
     random = [at for at, draw in enumerate(draws) if not draw.params.greedy]
     if random:
-        drawn = _drawn(logits, [draws[at] for at in random])
+        drawn = _drawn(logits, [draws[at] for at in random], nucleus)
         tokens = tokens.index_copy(0, _index(random, logits), drawn)
     asked = [draw.params.logprobs for draw in draws]
     if all(wanted is None for wanted in asked):
@@ -53,13 +59,13 @@ def sample(logits: Tensor, draws: Sequence[Draw]) -> Sampled:
     )
 
 
-def _drawn(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
+def _drawn(logits: Tensor, draws: Sequence[Draw], nucleus: Nucleus) -> Tensor:
     """Tokens drawn with a temperature above 0, `[draw]`."""
     params = [draw.params for draw in draws]
     scaled = logits[_index([draw.row for draw in draws], logits)].float()
     scaled = scaled / _column([each.temperature for each in params], scaled)
     scaled = _cut_top_k(scaled, [each.top_k for each in params])
-    scaled = _cut_top_p(scaled, [each.top_p for each in params])
+    scaled = _cut_top_p(scaled, [each.top_p for each in params], nucleus)
     # Summed in float64: 50,000 float32 additions would shift late tokens by about 1e-5.
     cumulative = scaled.softmax(-1).cumsum(-1, dtype=torch.float64)
     chances = [uniform(draw.params.seed, draw.choice, draw.position) for draw in draws]
@@ -80,26 +86,36 @@ def _cut_top_k(scaled: Tensor, top_k: Sequence[int | None]) -> Tensor:
     return _cut(scaled, where, floor)
 
 
-def _cut_top_p(scaled: Tensor, top_p: Sequence[float]) -> Tensor:
-    """Logits below the nucleus of probability p become -inf (Holtzman et al. 2020)."""
+def _cut_top_p(scaled: Tensor, top_p: Sequence[float], nucleus: Nucleus) -> Tensor:
+    """Logits below the nucleus of probability p become -inf."""
     rows = [row for row, p in enumerate(top_p) if p < 1]
     if not rows:
         return scaled
     where = _index(rows, scaled)
     subset = scaled[where]
-    mass = _column([top_p[row] for row in rows], subset)
-    if scaled.device.type != "cpu":
-        floor, _ = _nucleus(subset.sort(descending=True).values, subset, mass)
-        return _cut(scaled, where, floor)
-    head = subset.topk(min(_HEAD, subset.shape[-1])).values
-    floor, reached = _nucleus(head, subset, mass)
+    return _cut(scaled, where, nucleus(subset, _column([top_p[row] for row in rows], subset)))
+
+
+def nucleus_by_sorting(scaled: Tensor, mass: Tensor) -> Tensor:
+    """Sort every row whole; asks the device nothing."""
+    return _floor(scaled.sort(descending=True).values, scaled, mass)[0]
+
+
+def nucleus_by_head(scaled: Tensor, mass: Tensor) -> Tensor:
+    """Sort the likeliest tokens, and whole rows only where those are not enough.
+
+    On a CPU a full sort of 49,152 logits takes 3 ms, the first 1,024 take 0.4; they hold the
+    nucleus of nearly every row. Which rows the others are must be asked: on a CPU that is no copy
+    worth the name, on a GPU it would be a second one a step.
+    """
+    head = scaled.topk(min(_HEAD, scaled.shape[-1])).values
+    floor, reached = _floor(head, scaled, mass)
     for row in (~reached).nonzero()[:, 0].tolist():
-        one = subset[row : row + 1]
-        floor[row], _ = _nucleus(one.sort(descending=True).values, one, mass[row])
-    return _cut(scaled, where, floor)
+        floor[row] = nucleus_by_sorting(scaled[row : row + 1], mass[row])
+    return floor
 
 
-def _nucleus(largest: Tensor, scaled: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:
+def _floor(largest: Tensor, scaled: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:
     """The least logit in the nucleus `[row, 1]`, and whether `largest` reaches its mass `[row]`.
 
     A token is in the nucleus when those before it do not reach the mass yet.
@@ -136,9 +152,8 @@ def _unpacked(row: Sequence[float], wanted: int) -> TokenLogprobs:
 
 
 def _index(values: Sequence[int], like: Tensor) -> Tensor:
-    return torch.tensor(values, dtype=torch.int64).to(like.device, non_blocking=True)
+    return torch.tensor(values, dtype=torch.int64).to(like.device)
 
 
 def _column(values: Sequence[float], like: Tensor) -> Tensor:
-    column = torch.tensor(values, dtype=like.dtype)[:, None]
-    return column.to(like.device, non_blocking=True)
+    return torch.tensor(values, dtype=like.dtype)[:, None].to(like.device)

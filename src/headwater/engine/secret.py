@@ -14,20 +14,35 @@ import tempfile
 from pathlib import Path
 
 from headwater.engine.folders import state_folder
-from headwater.errors import HeadwaterError
+from headwater.errors import BadSetting
 from headwater.identity.namespace import SECRET_BYTES
 
 
-def load_secret(path: Path | None = None) -> bytes:
+def secret_of(given: bytes | Path | str | None) -> bytes:
+    """A secret as a user gives it: itself, its file, or None for this user's own.
+
+    Raises BadSetting for bytes of another length, and as `load_secret`.
+    """
+    if not isinstance(given, bytes):
+        return load_secret(given)
+    if len(given) != SECRET_BYTES:
+        raise BadSetting(f"The secret must have {SECRET_BYTES} bytes, but has {len(given)}.")
+    return given
+
+
+def load_secret(path: Path | str | None = None) -> bytes:
     """The secret in a file given by the user, or this user's own, made when there is none yet.
 
-    Raises HeadwaterError when the file is absent, readable by others or no secret.
+    Raises BadSetting when the file is absent, readable by others or no secret, or cannot be made.
     """
     if path is not None:
-        return _read(path)
+        return _read(Path(path).expanduser())
     own = state_folder() / "secret"
-    if not own.exists():
-        _create(own)
+    try:
+        if not own.exists():
+            _create(own)
+    except OSError as error:
+        raise BadSetting(f"The secret {own} cannot be made: {error.strerror}.") from error
     return _read(own)
 
 
@@ -55,15 +70,15 @@ def _read(path: Path) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(4096)
     except OSError as error:
-        raise HeadwaterError(f"The secret {path} cannot be read: {error.strerror}.") from error
+        raise BadSetting(f"The secret {path} cannot be read: {error.strerror}.") from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise HeadwaterError(f"The secret {path} is open to other users; run chmod 600 on it.")
+        raise BadSetting(f"The secret {path} is open to other users; run chmod 600 on it.")
     try:
         secret = bytes.fromhex(text.decode("ascii"))
     except ValueError:
         secret = b""
     if len(secret) != SECRET_BYTES:
-        raise HeadwaterError(
+        raise BadSetting(
             f"{path} holds no secret: {2 * SECRET_BYTES} hexadecimal digits were expected."
         )
     return secret

@@ -26,7 +26,7 @@ class Pages(msgspec.Struct, frozen=True):
 class Tokens(msgspec.Struct):
     """Tokens of all requests that have ended: of their prompts, reused, computed, drawn.
 
-    recomputed: after preemptions, counted nowhere else.
+    recomputed: after preemptions and the like (see `Report`), counted nowhere else.
     """
 
     prompt: int = 0

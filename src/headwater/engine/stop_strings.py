@@ -43,8 +43,12 @@ class StopStrings:
 
     def _beginning(self, text: str) -> int:
         """How many characters at the end of `text` could begin a stop string."""
-        longest = min(len(text), max(map(len, self._stops)) - 1)
-        for size in range(longest, 0, -1):
-            if any(stop.startswith(text[-size:]) for stop in self._stops):
-                return size
-        return 0
+        return max(_begun(stop, text) for stop in self._stops)
+
+
+def _begun(stop: str, text: str) -> int:
+    """How many characters at the end of `text` could begin this one, which is not in it whole."""
+    at = text.find(stop[0], max(len(text) - len(stop) + 1, 0))
+    while at >= 0 and not stop.startswith(text[at:]):
+        at = text.find(stop[0], at + 1)
+    return len(text) - at if at >= 0 else 0

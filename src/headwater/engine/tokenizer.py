@@ -26,24 +26,28 @@ class Tokenizer:
     def __init__(self, folder: Path) -> None:
         """Read the folder. Raises ModelRefused when its tokens cannot be turned into bytes."""
         try:
-            self._whole = AutoTokenizer.from_pretrained(folder)
+            self._whole = AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
             self._fast = self._whole.backend_tokenizer
         except (OSError, ValueError, AttributeError) as error:
             raise ModelRefused(f"The tokenizer in {folder} cannot be read: {error}") from error
-        # A file may come with the limits that training had. Here a prompt is taken whole or refused.
+        # A file may come with the limits of its training; here a prompt is taken whole or refused.
         self._fast.no_truncation()
         self._fast.no_padding()
         added = self._fast.get_added_tokens_decoder()
         self._special = {t: each.content.encode() for t, each in added.items() if each.special}
         self._bytes = _vocabulary(self._fast)
+        self._longest = _longest(self._fast)
 
-    def encode(self, text: str) -> list[int]:
-        """The tokens of a text, with what the tokenizer puts before every text."""
-        require_unicode(text)
-        tokens: list[int] = self._fast.encode(text).ids
-        return tokens
+    def encode(self, text: str, room: int | None = None) -> list[int]:
+        """The tokens of a text, with what the tokenizer puts before every text.
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        room: most tokens there may be. Raises BadRequest for a text that cannot have so few.
+        """
+        return self._encode(text, room, add_special_tokens=True)
+
+    def encode_chat(self, messages: Sequence[Message], room: int | None = None) -> list[int]:
         """The tokens of a conversation, up to where the assistant's next answer begins."""
         if not self._whole.chat_template:
             raise BadRequest("This model has no chat template; send the prompt as text.")
@@ -56,8 +60,18 @@ class Tokenizer:
             )
         except (TemplateError, LookupError, TypeError, ValueError) as error:
             raise BadRequest(f"The model's chat template refuses the messages: {error}.") from error
-        require_unicode(text)
-        tokens: list[int] = self._fast.encode(text, add_special_tokens=False).ids
+        return self._encode(text, room, add_special_tokens=False)
+
+    def _encode(self, text: str, room: int | None, *, add_special_tokens: bool) -> list[int]:
+        size = require_unicode(text)
+        if room is not None and size > room * self._longest:
+            raise BadRequest(
+                f"The prompt has {size} bytes, and {room} tokens, the model's context, cannot hold "
+                f"more than {room * self._longest}; shorten the prompt."
+            )
+        # A batch, though of one: only for batches is the GIL released, and megabytes take seconds.
+        [encoded] = self._fast.encode_batch([text], add_special_tokens=add_special_tokens)
+        tokens: list[int] = encoded.ids
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -78,10 +92,13 @@ class Tokenizer:
         return self._bytes[token] if token < len(self._bytes) else b""
 
 
-def require_unicode(text: str) -> None:
-    """Half of a surrogate pair is no character; nothing behind this point could encode it."""
+def require_unicode(text: str) -> int:
+    """The bytes of a text in UTF-8.
+
+    Half of a surrogate pair is no character; nothing behind this point could encode it.
+    """
     try:
-        text.encode()
+        return len(text.encode())
     except UnicodeEncodeError as error:
         raise BadRequest(f"The text is no Unicode at character {error.start}.") from error
 
@@ -124,6 +141,17 @@ def _vocabulary(fast: Any) -> list[bytes]:
     for at, each in fast.get_added_tokens_decoder().items():  # these are written as they are
         table[at] = b"" if each.special else each.content.encode()
     return table
+
+
+def _longest(fast: Any) -> int:
+    """Most bytes of a text that one token can stand for.
+
+    Every spelling is at least as long as what it spells: a byte is written as one character or
+    more. So a text of n bytes has n / longest tokens or more, unless the tokenizer drops text (runs
+    of spaces beside an added token, or folded into one unknown). Such a text is refused as well
+    when it is that long: what it costs to read depends on its bytes, not on its tokens.
+    """
+    return max((len(each.encode()) for each in fast.get_vocab(with_added_tokens=True)), default=1)
 
 
 def _spelling(decoders: set[str]) -> ByteLevel | SentencePiece:

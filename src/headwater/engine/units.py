@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from headwater.errors import BadSetting
 
@@ -12,7 +13,7 @@ _BYTES = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 def parse_bytes(size: str | int) -> int:
@@ -27,4 +28,4 @@ def parse_bytes(size: str | int) -> int:
     unit = found and _BYTES.get(found[2].lower())
     if not found or not unit:
         raise BadSetting(f"{size!r} is no size; write a number and a unit, as in 512MB or 2GiB.")
-    return int(float(found[1]) * unit)
+    return int(Fraction(found[1]) * unit)

@@ -8,12 +8,18 @@ which of two versions is behind.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal, get_args, get_type_hints
 
 import msgspec
 
 from headwater.errors import ContractError
 from headwater.identity.contract import SCHEMA, Facts, KVContract
+
+_DEEPEST = 32
+"""Levels of objects and lists. Contracts of this version have four."""
+
+_TOO_DEEP = f"This is not a contract: it is nested more than {_DEEPEST} levels deep."
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -44,9 +50,29 @@ def load(data: bytes) -> KVContract:
 def parse(data: bytes) -> Facts:
     """The JSON object in a document. Raises ContractError when it holds something else."""
     try:
-        return msgspec.json.decode(data, type=Facts)
+        document = msgspec.json.decode(data, type=Facts)
     except msgspec.DecodeError as error:
         raise ContractError("This is not a contract: it is not a JSON object.") from error
+    except RecursionError as error:
+        raise ContractError(_TOO_DEEP) from error
+    _require_shallow(document)
+    return document
+
+
+def _require_shallow(document: Facts) -> None:
+    """What walks through documents does so by recursion, which must not fail half-way."""
+    level: list[object] = [document]
+    for _ in range(_DEEPEST):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return
+    raise ContractError(_TOO_DEEP)
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def problems(document: Facts) -> list[Problem]:

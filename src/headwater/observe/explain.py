@@ -7,9 +7,11 @@ uses the engine does not show: an eviction names no request, only when it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 
+from headwater.cache.tokens import Tokens
 from headwater.schedule.account import Account, Miss, MissKind
 
 AROUND = 12
@@ -38,9 +40,12 @@ class Waits(msgspec.Struct, frozen=True):
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Why reuse ended at token `at` of the prompt, with the prompt's text around that point."""
+    """Why reuse ended at token `at` of the prompt, with the prompt's text around that point.
 
-    kind: MissKind
+    not_looked_up: the request was cancelled before it began. A `Result` never says so.
+    """
+
+    kind: MissKind | Literal["not_looked_up"]
     at: int
     sentence: str
     before: str
@@ -50,8 +55,8 @@ class Why(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """What the cache did for one request, all its choices together.
 
-    recomputed: tokens computed again after a preemption, which `sources` does not count again.
-    why: None for a request that ended before anything was looked up.
+    recomputed: tokens computed again after a preemption, or for further choices where nothing is
+        cached; `sources` does not count them again.
     """
 
     sources: Sources
@@ -60,7 +65,7 @@ class Report(msgspec.Struct, frozen=True):
     preemptions: int
     waits: Waits
     load_failure: str | None
-    why: Why | None
+    why: Why
 
     @property
     def reused(self) -> int:
@@ -69,12 +74,11 @@ class Report(msgspec.Struct, frozen=True):
         return each.device + each.ram + each.disk + each.remote + each.approximate
 
 
-def explain(
-    accounts: Sequence[Account], prompt: Sequence[int], arrived: float, decode: Decode
-) -> Report:
+def explain(accounts: Sequence[Account], prompt: Tokens, arrived: float, decode: Decode) -> Report:
     """Report on a request.
 
-    accounts: those of its choices; the first one's holds the prompt, which all share.
+    accounts: those of its choices; the first one's holds the prompt, which all share. A choice that
+    never had a sequence of its own brings an empty one, which adds nothing.
     arrived: when it did, on the clock of the machine.
     """
     first = accounts[0]
@@ -85,18 +89,27 @@ def explain(
         preemptions=sum(each.preemptions for each in accounts),
         waits=Waits(first.waited_queue, first.waited_promise, first.waited_load),
         load_failure=first.load_failure,
-        why=None if first.miss is None else _why(first.miss, prompt, arrived, decode),
+        why=_why(first.miss, prompt, arrived, decode),
     )
 
 
 def _sources(account: Account) -> Sources:
-    loaded = {} if account.tier is None else {account.tier: account.loaded}
-    return Sources(device=account.cached, computed=account.computed, **loaded)
+    # A tier of a name that is not listed is somebody's plug-in: not here, so remote.
+    tier = account.tier if account.tier in ("ram", "disk") else "remote"
+    return Sources(
+        device=account.cached,
+        ram=account.loaded if tier == "ram" else 0,
+        disk=account.loaded if tier == "disk" else 0,
+        remote=account.loaded if tier == "remote" else 0,
+        computed=account.computed,
+    )
 
 
-def _why(miss: Miss, prompt: Sequence[int], arrived: float, decode: Decode) -> Why:
-    before = decode(prompt[max(miss.at - AROUND, 0) : miss.at])
-    after = decode(prompt[miss.at : miss.at + AROUND])
+def _why(miss: Miss | None, prompt: Tokens, arrived: float, decode: Decode) -> Why:
+    if miss is None:
+        return Why("not_looked_up", 0, "It ended before anything was looked up.", "", "")
+    before = decode(prompt[max(miss.at - AROUND, 0) : miss.at].tolist())
+    after = decode(prompt[miss.at : miss.at + AROUND].tolist())
     sentence = _sentence(miss, arrived)
     if miss.kind == "diverged":
         sentence += f" It goes on with {after!r} after {before!r}."

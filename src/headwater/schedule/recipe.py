@@ -30,6 +30,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
     def build(self, namespace_of: NamespaceOf) -> Machine:
         """A new machine. Raises ValueError for settings or names that make no sense."""
+        if self.cache not in CACHES:
+            raise ValueError(f"there is no cache named {self.cache!r}; known are: {sorted(CACHES)}")
         return Machine(
             PagePool(self.pages, self.page),
             policy_named(self.policy),

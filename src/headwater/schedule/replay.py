@@ -53,10 +53,11 @@ def replay(lines: Iterable[bytes]) -> Replayed:
     """Put a log's events through a fresh machine, up to the first difference.
 
     A last line that is torn, as a killed process leaves it, is passed over. Raises msgspec's
-    DecodeError for any other line that is none of a log, and whatever the machine raised.
+    DecodeError for any other line that is none of a log, also where there is no first one, and
+    whatever the machine raised.
     """
     remaining = iter(lines)
-    header = msgspec.json.decode(next(remaining), type=Header)
+    header = msgspec.json.decode(next(remaining, b""), type=Header)
     machine = header.recipe.build(_stand_in)
     decoder = msgspec.json.Decoder(Record)
     events = 0

