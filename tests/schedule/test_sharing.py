@@ -105,7 +105,7 @@ def finished(stage):
 
 
 class TestCancelled:
-    """In whatever state: reported, and leases gone, when the step is done at the latest; KV kept."""
+    """In whatever state: reported, leases gone, when the step is done at the latest; KV kept."""
 
     def test_while_it_waits(self):
         stage = Stage(running=1)
