@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sortedcontainers import SortedList
 
-from headwater.schedule.order import RANKS, Order
+from headwater.schedule.order import RANKS, Order, Rank
 from headwater.schedule.sequence import Sequence
 
 
@@ -27,23 +27,31 @@ class Line(Protocol):
         """Who is next, when the engine has computed `work` prompt tokens so far."""
 
 
+Place = tuple[Any, ...]
+
+
+def _place(sequence: Sequence, rank: Rank, work: int) -> Place:
+    """Where a sequence stands: no two are equal, since choices of a request arrive together."""
+    which = (sequence.arrival, sequence.choice)
+    if sequence.started:
+        return (0, *which)
+    priority = -sequence.request.priority
+    if sequence.overdue:
+        return (1, priority, 0, *which)
+    return (1, priority, 1, rank(sequence, work), *which)
+
+
 class SortedLine:
     """For ranks that change only with their sequence."""
 
     def __init__(self, order: Order) -> None:
         self._rank = RANKS[order]
-        self._line: SortedList[tuple[Any, ...]] = SortedList()
-        self._place: dict[Sequence, tuple[Any, ...]] = {}
+        self._line: SortedList[tuple[Place, Sequence]] = SortedList()
+        self._place: dict[Sequence, tuple[Place, Sequence]] = {}
 
     def put(self, sequence: Sequence) -> None:
         self.drop(sequence)
-        if sequence.started:
-            rank: tuple[Any, ...] = (0, sequence.arrival)
-        elif sequence.overdue:
-            rank = (1, -sequence.request.priority, 0, sequence.arrival)
-        else:
-            rank = (1, -sequence.request.priority, 1, self._rank(sequence, 0))
-        place = self._place[sequence] = (rank, sequence.arrival, sequence.choice, sequence)
+        place = self._place[sequence] = (_place(sequence, self._rank, 0), sequence)
         self._line.add(place)
 
     def drop(self, sequence: Sequence) -> None:
@@ -52,7 +60,7 @@ class SortedLine:
             self._line.remove(place)
 
     def first(self, work: int) -> Sequence | None:
-        return self._line[0][-1] if self._line else None
+        return self._line[0][1] if self._line else None
 
 
 class ScannedLine:
@@ -69,12 +77,4 @@ class ScannedLine:
         self._all.pop(sequence, None)
 
     def first(self, work: int) -> Sequence | None:
-        def rank(sequence: Sequence) -> tuple[Any, ...]:
-            if sequence.started:
-                return (0, sequence.arrival, sequence.choice)  # choices arrive together
-            priority = -sequence.request.priority
-            if sequence.overdue:
-                return (1, priority, 0, sequence.arrival)
-            return (1, priority, 1, self._rank(sequence, work))
-
-        return min(self._all, key=rank, default=None)
+        return min(self._all, key=lambda each: _place(each, self._rank, work), default=None)

@@ -1,8 +1,7 @@
 """In which order waiting sequences are admitted.
 
-An order is a rank, smallest first. Above it stand, in the waiting room: higher priority first, and
-whoever has been passed over too often before everybody. Sequences that have already run (preempted
-ones, further choices of a prompt) come before new ones, because they hold up answers begun.
+An order is a rank, smallest first. What stands above it (answers that have begun, priority, who is
+overdue) is in line.py.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     context: tokens the model can attend to; a longer prompt is rejected.
     running: most sequences in the batch.
     step_tokens: most rows in a step. Decode rows come first; prefill chunks get what is left.
-    patience: how often a waiting sequence may be passed over by later arrivals of no higher
-        priority before it is next.
+    patience: how many admissions later than under first come, first served a sequence may start,
+        before it is next of its priority.
     growth_pages: pages reserved at a time for a growing sequence, while the pool has plenty.
     """
 

@@ -63,11 +63,8 @@ class WaitingRoom:
         del self._all[sequence]
 
     def rematch_all(self) -> None:
-        """Nothing that was matched holds any more, and everybody's namespace is another."""
-        for sequence in self._all:
-            self._stale[sequence] = None
-            if sequence.maker is None and not self._ranks_by_match:
-                self._line.put(sequence)
+        """Nothing that was matched holds any more."""
+        self._stale |= self._all
 
     # Who is next
 
