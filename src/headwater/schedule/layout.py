@@ -14,6 +14,7 @@ that are shared are walked, and a tail that grew by one token is not built again
 
 from __future__ import annotations
 
+from headwater.cache.lease import Lease
 from headwater.cache.tokens import WIDTH, unpack
 from headwater.cache.tree import Node
 from headwater.schedule.sequence import Sequence, lease_of
@@ -45,12 +46,10 @@ class Layout:
                 self._leave(node, first_row, branches)
                 continue
             stack.append((node, len(self.tokens)))
-            for sequence, tail in branches.here.get(node, ()):
-                if sequence.end - sequence.begin == 1:
-                    self._add_row(sequence, tail)
-                else:
-                    self._add_chunk(sequence, tail)
-            stack.extend((kid, None) for kid in branches.kids[node])
+            if node in branches.here:
+                self._add_rows(branches.here[node])
+            for kid in branches.kids[node]:
+                stack.append((kid, None))
 
     def _leave(self, node: Node, first_row: int, branches: _Branches) -> None:
         """All rows below `node` are placed: its KV is read by rows [first_row, now)."""
@@ -68,30 +67,37 @@ class Layout:
         self.segments[index:] = [Segment(runs, first_row, len(self.tokens), False)]
         branches.segment[node] = index
 
-    def _add_row(self, sequence: Sequence, tail: int) -> None:
-        """One position: its row sees the whole tail [tail, end), itself included."""
-        row = sequence.row = len(self.tokens)
-        begin = sequence.begin
-        lease = lease_of(sequence)
-        self.positions.append(begin)
-        if sequence.generated and sequence.end == sequence.known:
-            self.tokens.append(sequence.last_token)
-        else:
-            key = sequence.full_key()
-            self.tokens.append(int.from_bytes(key[begin * WIDTH : (begin + 1) * WIDTH], "little"))
-        recomputed = begin < lease.written  # cached to its end: runs again only for its logits
-        if recomputed and tail == sequence.end:
-            self.slots.append(self._sink)
-            return
-        runs = sequence.tail.until(lease, tail, sequence.end, self._page)
-        self.slots.append(self._sink if recomputed else runs[-1].first + runs[-1].count - 1)
-        self._tails.append(Segment(runs, row, row + 1, False))
+    def _add_rows(self, here: list[tuple[Sequence, int]]) -> None:
+        """The sequences that leave the shared part at one node, each with where its tail begins.
 
-    def _add_chunk(self, sequence: Sequence, tail: int) -> None:
+        A row of one position sees its whole tail [tail, end), itself included.
+        """
+        page, tokens, positions, slots = self._page, self.tokens, self.positions, self.slots
+        for sequence, tail in here:
+            begin, end, lease = sequence.begin, sequence.end, sequence.lease
+            assert lease is not None
+            if end - begin > 1:
+                self._add_chunk(sequence, lease, tail)
+                continue
+            row = sequence.row = len(tokens)
+            positions.append(begin)
+            if sequence.generated and end == sequence.known:
+                tokens.append(sequence.last_token)
+            else:
+                key = sequence.full_key()
+                tokens.append(int.from_bytes(key[begin * WIDTH : (begin + 1) * WIDTH], "little"))
+            recomputed = begin < lease.written  # cached to its end: runs again for its logits
+            if recomputed and tail == end:
+                slots.append(self._sink)
+                continue
+            runs = sequence.tail.until(lease, tail, end, page)
+            slots.append(self._sink if recomputed else runs[-1].first + runs[-1].count - 1)
+            self._tails.append(Segment(runs, row, row + 1, False))
+
+    def _add_chunk(self, sequence: Sequence, lease: Lease, tail: int) -> None:
         """Several positions:  [tail, begin) seen by all their rows, [begin, end) causally."""
         first = sequence.row = len(self.tokens)
         begin, end = sequence.begin, sequence.end
-        lease = lease_of(sequence)
         self.positions.extend(range(begin, end))
         self.tokens.extend(unpack(sequence.full_key()[begin * WIDTH : end * WIDTH]).tolist())
         own = lease.slots(begin, end, self._page)
