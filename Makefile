@@ -43,5 +43,5 @@ clean: ## remove .venv and all caches, not .peers
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Headwater needs Python 3.11 or later; none was found." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -e '.[engine,dev]' -c constraints.txt
+	$(BIN)/python -m pip install -e '.[server,dev]' -c constraints.txt
 	touch $@

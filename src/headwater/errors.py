@@ -28,7 +28,11 @@ class ContractError(HeadwaterError):
 
 
 class Cancelled(HeadwaterError):
-    """The request was cancelled before it finished."""
+    """The request was cancelled before it finished; `report` says what its cache did until then."""
+
+    def __init__(self, message: str, report: object = None) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class EngineStopped(HeadwaterError):
@@ -42,6 +46,12 @@ class EngineMissing(HeadwaterError, ImportError):
     def because_of(cls, error: ModuleNotFoundError) -> EngineMissing | None:
         """What to tell a user whose import failed; None when it failed for another reason."""
         package = (error.name or "").partition(".")[0]
-        if package not in {"torch", "transformers", "safetensors", "tokenizers"}:
-            return None
-        return cls("The engine is not installed; install it with: pip install 'headwater[engine]'")
+        if package in {"torch", "transformers", "safetensors", "tokenizers", "jinja2"}:
+            return cls(
+                "The engine is not installed; install it with: pip install 'headwater[engine]'"
+            )
+        if package in {"fastapi", "pydantic", "starlette", "uvicorn", "prometheus_client"}:
+            return cls(
+                "The server is not installed; install it with: pip install 'headwater[server]'"
+            )
+        return None

@@ -22,7 +22,7 @@ def rig():
     compute(rig, running, 6)
     rig.pin(running)
     rig.begin(HOME, pack([1, 2, 3, 4, 5, 6, 100]))
-    rig.cache._evict(1, 0.0, 0)
+    rig.cache._evict(1, 0.0, 0, rig.cache.policy.common)
     rig.check()
     return rig
 
@@ -154,7 +154,7 @@ def miscount_nodes(rig):
 
 
 def leave_an_empty_namespace(rig):
-    rig.cache.tree.root(b"empty")
+    rig.cache.tree.root(b"empty", rig.cache.policy.common)
 
 
 def publish_more_than_is_written(rig):
@@ -174,11 +174,11 @@ def lease_what_is_neither_here_nor_promised(rig):
 
 
 def end_a_lease_below_another_root(rig):
-    running(rig).root = rig.cache.tree.root(HOME + b"!")
+    running(rig).root = rig.cache.tree.root(HOME + b"!", rig.cache.policy.common)
 
 
 def hide_what_is_evictable(rig):
-    rig.cache.policy._heap.clear()
+    rig.cache.policy._policies[rig.cache.policy.common]._heap.clear()
 
 
 MUTATIONS = [

@@ -58,9 +58,9 @@ def test_the_eviction_of_the_head_of_a_ghost_is_told():
     rig = a_rig(pages=2)
     serve(rig, range(8))
     rig.release(rig.begin(HOME, pack([0, 1, 2, 3, 9])))
-    rig.cache._evict(1, 0.0, 0)
+    rig.cache._evict(1, 0.0, 0, rig.cache.policy.common)
     told = wait(rig, range(8))
-    rig.cache._evict(1, 0.0, 0)
+    rig.cache._evict(1, 0.0, 0, rig.cache.policy.common)
     assert told.came
 
 

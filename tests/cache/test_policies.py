@@ -29,6 +29,6 @@ def test_the_heap_of_offers_does_not_grow_with_use():
     serve(rig, [1, 2, 3, 4])
     for _ in range(5000):
         rig.release(arrive(rig, [1, 2, 3, 4]))
-    policy = rig.cache.policy
+    policy = rig.cache.policy._policies[rig.cache.policy.common]
     assert isinstance(policy, LRU)
     assert len(policy._heap) <= 1024

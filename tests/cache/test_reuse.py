@@ -128,7 +128,7 @@ def test_two_sequences_that_generate_the_same_tokens_keep_one_copy():
 def test_an_evicted_short_tail_is_published_again():
     rig = a_rig()
     serve(rig, range(5))
-    rig.cache._evict(1, 0.0, 0)
+    rig.cache._evict(1, 0.0, 0, rig.cache.policy.common)
     assert ready(rig, range(5)) == 4
     assert [serve(rig, range(5)) for _ in range(2)] == [4, 5]
 

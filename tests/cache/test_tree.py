@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from headwater.cache.tokens import pack
-from headwater.cache.tree import FEW_CHILDREN, PrefixTree
+from headwater.cache.tree import FEW_CHILDREN, PrefixTree, Share
 from headwater.testing.brute import shared
 
 PAGE = 4
@@ -17,7 +17,7 @@ PAGE = 4
 
 def a_family(children):
     tree = PrefixTree(PAGE)
-    root = tree.root(b"")
+    root = tree.root(b"", Share("", 0))
     for tokens in children:
         key = pack(tokens)
         if key[: 4 * PAGE] not in root.children:
@@ -36,6 +36,17 @@ def test_the_child_that_shares_most_is_found_among_many(children, wanted):
     assert common == best
     assert (child is None) == (best == 0)
     assert child is None or shared(child.tokens, pack(wanted)) == best
+
+
+@given(st.lists(tokens, min_size=2, max_size=FEW_CHILDREN), tokens)
+def test_the_child_that_is_found_does_not_change_when_strangers_make_the_children_many(few, wanted):
+    """Which of several that share as much is found: a change would come without a notice."""
+    tree, root = a_family(few)
+    found, common = tree.partial(root, pack(wanted), 0)
+    for stranger in range(FEW_CHILDREN + 1):
+        tree.add(root, pack([1 << 24 | stranger]))  # behind all others in byte order, or before
+    if common:
+        assert tree.partial(root, pack(wanted), 0) == (found, common)
 
 
 def test_the_sorted_order_comes_and_goes_with_the_children():
@@ -71,8 +82,8 @@ def test_a_cut_parts_tokens_pages_and_what_is_ready(at, ready):
 
 def test_a_name_has_one_root_and_leaves_none_behind():
     tree = PrefixTree(PAGE)
-    root = tree.root(b"name")
-    assert tree.root(b"name") is root
+    root = tree.root(b"name", Share("", 0))
+    assert tree.root(b"name", Share("", 0)) is root
     assert tree.is_current(root)
     tree.drop_if_empty(root)
     assert not tree.is_current(root)

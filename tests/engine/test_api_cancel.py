@@ -282,7 +282,7 @@ def test_what_came_with_the_message_that_failed_is_told_as_well(hw, monkeypatch)
     monkeypatch.setattr(hw._engine._machine, "handle", fail)
     running += [hw.submit(f"fox {n}", **LONG) for n in range(2)]
     answer = Future()
-    hw._engine.post(Ask(answer))
+    hw._engine.post(Ask(lambda machine: machine, answer))
     held.set()
     for generation in running:
         with pytest.raises(EngineStopped, match="MemoryError"):

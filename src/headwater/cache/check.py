@@ -11,7 +11,7 @@ from collections import Counter
 from headwater.cache.lease import Lease
 from headwater.cache.prefix_cache import PrefixCache
 from headwater.cache.tokens import WIDTH
-from headwater.cache.tree import Node
+from headwater.cache.tree import Node, Share
 
 
 class Unbalanced(AssertionError):
@@ -38,6 +38,7 @@ def check(cache: PrefixCache) -> None:
         _check_children(node)
     _check_roots(cache)
     _check_pages(cache, nodes)
+    _check_shares(cache, nodes)
     _check_holds(cache, roots, nodes)
     for lease in cache.leases:
         _check_lease(cache, lease)
@@ -49,15 +50,17 @@ def check(cache: PrefixCache) -> None:
     _check_offer(cache)
 
 
-def check_idle(cache: PrefixCache) -> None:
-    """`check`, and nothing is leased, held, promised or in I/O: the baseline between requests."""
+def check_idle(cache: PrefixCache, pins: int = 0) -> None:
+    """`check`, and nothing is leased, promised or in I/O, nor held but by `pins` pins: the baseline
+    between requests."""
     check(cache)
     _require(not cache.leases, "{} leases at idle", len(cache.leases))
-    _require(not cache.pins, "{} pins at idle", len(cache.pins))
+    _require(len(cache.pins) == pins, "{} pins at idle, not {}", len(cache.pins), pins)
     _require(cache.in_io == 0, "{} pages in I/O at idle", cache.in_io)
-    _require(cache.pinned == 0, "{} pages pinned at idle", cache.pinned)
+    _require(pins > 0 or cache.pinned == 0, "{} pages pinned at idle", cache.pinned)
     for node in _below(set(cache.tree.roots.values())):
-        _require(node.owner is None and node.held == 0, "{} is in use at idle", node)
+        _require(node.owner is None, "{} is promised at idle", node)
+        _require(pins > 0 or node.held == 0, "{} is in use at idle", node)
 
 
 def _below(roots: set[Node]) -> list[Node]:
@@ -129,6 +132,17 @@ def _check_pages(cache: PrefixCache, nodes: list[Node]) -> None:
     _require(free == pool.free, "{} pages free, {} counted", free, pool.free)
     total = free + cached + private + cache.in_io
     _require(total == pool.pages, "{} of {} pages accounted for", total, pool.pages)
+
+
+def _check_shares(cache: PrefixCache, nodes: list[Node]) -> None:
+    cached, pinned = Counter[Share](), Counter[Share]()
+    for node in nodes:
+        cached[node.share] += node.runs.pages
+        pinned[node.share] += node.runs.pages if node.held else 0
+    for share in cache.policy:
+        counted = share.cached, share.pinned
+        really = cached[share], pinned[share]
+        _require(counted == really, "share {!r} counts {}, not {}", share.name, counted, really)
 
 
 # Who uses what

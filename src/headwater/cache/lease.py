@@ -41,10 +41,12 @@ class Lease(Owner):
 
     `node` is where the path ends; nothing above it is evicted while the lease is held. Positions
     below `written` have KV. The node may be promised: then `written` lies inside it and the pages
-    from `shared` on, though they will be the node's, are still the lease's.
+    from `shared` on, though they will be the node's, are still the lease's. While the lease is kept
+    `apart`, all it writes is its own.
     """
 
     __slots__ = (
+        "apart",
         "copy",
         "holder",
         "namespace",
@@ -66,6 +68,7 @@ class Lease(Owner):
         self.swaps = 0  # how often written pages were replaced by equal ones of the tree
         self.written = 0
         self.copy: PendingCopy | None = None
+        self.apart = False  # what it writes is not published
         self.released = False
 
     def slot(self, position: int, page: int) -> int:

@@ -11,7 +11,7 @@ class NoCache(PrefixCache):
     """The same verbs; every match is empty and nothing is published."""
 
     def match(self, namespace: bytes, key: bytes) -> Match:
-        nothing = Node(None, b"", 0)
+        nothing = Node(None, b"", 0, self.policy.common)
         return Match(0, 0, 0, nothing, None, nothing, None)
 
     def promise(self, lease: Lease, key: bytes) -> None:

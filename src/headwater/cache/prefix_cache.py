@@ -22,6 +22,7 @@ from headwater.cache.listener import Listener, Place, Silence
 from headwater.cache.paged_tree import PagedTree
 from headwater.cache.pages import PagePool, Runs
 from headwater.cache.policies.policy import Policy
+from headwater.cache.shares import Shares
 from headwater.cache.tokens import WIDTH
 from headwater.cache.tree import Match, Node
 
@@ -37,7 +38,7 @@ class PrefixCache(PagedTree):
     def __init__(
         self,
         pool: PagePool,
-        policy: Policy,
+        policy: Policy | Shares,
         *,
         ghost_tokens: int | None = None,
         listener: Listener | None = None,
@@ -49,8 +50,8 @@ class PrefixCache(PagedTree):
         self.leases: set[Lease] = set()
         self.in_io = 0  # pages of transfers that outlived their lease
 
-    def fits(self, match: Match, positions: int) -> bool:
-        """Whether a lease on this match could grow to `positions`. Changes nothing.
+    def fits(self, match: Match, positions: int, domain: str = "") -> bool:
+        """Whether a lease of a domain on this match could grow to `positions`. Changes nothing.
 
         Pages that are evictable now, but would be on the leased path, are not counted as room.
         """
@@ -61,12 +62,15 @@ class PrefixCache(PagedTree):
             kept += pages
             node = node.parent
             pages = node.runs.pages
-        return -(-positions // self.page) - ready + kept <= self.available
+        available = self.available(self.policy.of(domain))
+        return -(-positions // self.page) - ready + kept <= available
 
     # The life of a sequence
 
-    def lease(self, namespace: bytes, key: bytes, now: float, holder: int = 0) -> Lease:
-        """Take the longest ready prefix of `key`.
+    def lease(
+        self, namespace: bytes, key: bytes, now: float, holder: int = 0, domain: str = ""
+    ) -> Lease:
+        """Take the longest ready prefix of `key`, for a member of a sharing domain.
 
         A leaf that ends exactly there and that nobody uses is adopted: the sequence goes on in its
         last page. Otherwise the sequence branches at the page boundary below, and `lease.copy`
@@ -77,7 +81,7 @@ class PrefixCache(PagedTree):
             branched  [===============)[16..21 copied -->      writes into a page of its own
         """
         match = self.match(namespace, key)
-        root = self.tree.root(namespace)
+        root = self.tree.root(namespace, self.policy.of(domain))
         stop = root if match.stop.parent is None else match.stop
         lease = Lease(namespace, root, stop, holder)
         if self._is_adoptable(stop, match):
@@ -98,6 +102,8 @@ class PrefixCache(PagedTree):
         there is its own until the other is done. Where the tokens became ready since the lease
         began, `lease.written` moves on to their end. So not while the lease's own step runs.
         """
+        if lease.apart:
+            return
         end = len(key) // WIDTH
         while lease.node.end < end and self._name(lease, key, end):
             pass
@@ -113,10 +119,10 @@ class PrefixCache(PagedTree):
         need = -(-positions // self.page) - table.pages
         if need <= 0:
             return True
-        if need > self.available:
+        if need > self.available(lease.root.share):
             return False
         if need > self.pool.free:
-            self._evict(need - self.pool.free, now, lease.holder)
+            self._evict(need - self.pool.free, now, lease.holder, lease.root.share)
         if self.pool.free - need - room >= self.pool.pages // 8:
             need += room
         after = table.page(table.pages - 1) if table.pages else None
@@ -150,8 +156,11 @@ class PrefixCache(PagedTree):
 
         Only what was really written may be named here: from this call on others read it. Pages
         that turn out to be in the tree already, made by somebody else, are swapped for the tree's.
+        Of a lease that is kept apart nothing is named.
         """
         lease.written = written
+        if lease.apart:
+            return
         if lease.copy is not None:  # the last slots were counted on and not copied yet
             written = min(written, lease.shared * self.page)
         while True:
@@ -231,6 +240,7 @@ class PrefixCache(PagedTree):
         path = self._path(lease)
         for node in path:
             node.last_use = now
+            node.uses += 1
         for node in reversed(path):
             lease.table.extend(node.runs)
         lease.shared = lease.table.pages
@@ -302,7 +312,7 @@ class PrefixCache(PagedTree):
         assert parent is not None
         self._move(lease, parent)
         lease.shared -= node.runs.pages
-        self.cached -= node.runs.pages
+        self._own(node, -node.runs.pages)
         node.runs, node.ready = Runs(), 0
         self.policy.evict(node)
         parent.live_children -= 1
@@ -407,8 +417,8 @@ class PrefixCache(PagedTree):
         if pages:
             node.runs.extend(lease.table.slice(lease.shared, lease.shared + pages))
         lease.shared += pages
-        self.cached += pages
-        self.pinned += pages  # the lease holds the path
+        self._own(node, pages)
+        self._protect(node, pages)  # the lease holds the path
         node.last_use = now
         if node.is_ready:
             node.gone = None

@@ -20,6 +20,7 @@ pages move, is decided in prefix_cache.py.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +30,7 @@ from headwater.cache.pages import Runs
 from headwater.cache.tokens import WIDTH, common_prefix
 
 FEW_CHILDREN = 8
-"""Up to here neighbours are found by looking at every child; above, in a sorted list."""
+"""Up to here children are sorted when neighbours are looked for; above, kept sorted."""
 
 NEAR = 16
 """How far to each side a child with KV is looked for among many of which some have none. Where it
@@ -53,6 +54,31 @@ class Owner:
     written: int
 
 
+class Share:
+    """A part of the pool whose pages are counted together (see shares.py). In pages.
+
+    cached: owned by its nodes; pinned: of these, on a held path; floor: how many of the cached ones
+    are evicted for its own members only.
+    """
+
+    __slots__ = ("cached", "floor", "name", "pinned")
+
+    def __init__(self, name: str, floor: int) -> None:
+        self.name = name
+        self.floor = floor
+        self.cached = 0
+        self.pinned = 0
+
+    @property
+    def evictable(self) -> int:
+        return self.cached - self.pinned
+
+    @property
+    def protected(self) -> int:
+        """Of the evictable ones, those that others have to leave."""
+        return min(self.evictable, max(self.floor - self.pinned, 0))
+
+
 class Node:
     """A run of tokens [start, start + length) of a prefix, and the pages of its ready part."""
 
@@ -71,12 +97,15 @@ class Node:
         "ready",
         "runs",
         "serial",
+        "share",
         "start",
         "tokens",
+        "uses",
     )
 
-    def __init__(self, parent: Node | None, tokens: bytes, start: int) -> None:
+    def __init__(self, parent: Node | None, tokens: bytes, start: int, share: Share) -> None:
         self.parent = parent
+        self.share = share  # where its pages are counted
         self.tokens = tokens
         self.start = start
         self.length = len(tokens) // WIDTH
@@ -90,6 +119,7 @@ class Node:
         self.held = 0  # leases, copies in flight and held children
         self.live_children = 0  # children that have KV or an owner
         self.last_use = 0.0
+        self.uses = 0  # leases whose path it was on
         self.gone: Gone | None = None
         self.note: Any = None  # the policy's own
 
@@ -170,13 +200,13 @@ class PrefixTree:
         self.nodes = 0
         self._made = 0
         self._namespace_of: dict[Node, bytes] = {}
-        self._empty = Node(None, b"", 0)
+        self._empty = Node(None, b"", 0, Share("", 0))
 
-    def root(self, namespace: bytes) -> Node:
-        """The namespace's root, made when there is none."""
+    def root(self, namespace: bytes, share: Share) -> Node:
+        """The namespace's root, made when there is none; what is below it counts in `share`."""
         root = self.roots.get(namespace)
         if root is None:
-            root = self.roots[namespace] = Node(None, b"", 0)
+            root = self.roots[namespace] = Node(None, b"", 0, share)
             self._namespace_of[root] = namespace
         return root
 
@@ -293,9 +323,13 @@ class PrefixTree:
         """Keys of children among which the longest common prefix with `wanted` is found.
 
         In byte order the key that shares most with `wanted` stands next to where it would stand.
+        Few children are sorted here: were they taken as they come, another one of several that
+        share as much would be found from the child on that makes them many.
         """
         if node.order is None:
-            return list(node.children)
+            keys = sorted(node.children)
+            at = bisect_left(keys, wanted)
+            return keys[max(at - reach, 0) : at + reach]
         at = node.order.bisect_left(wanted)
         return list(node.order[max(at - reach, 0) : at + reach])
 
@@ -303,7 +337,7 @@ class PrefixTree:
 
     def add(self, parent: Node, tokens: bytes) -> Node:
         """A new child. Its first page must be unlike that of every other child."""
-        node = Node(parent, tokens, parent.end)
+        node = Node(parent, tokens, parent.end, parent.share)
         self._number(node)
         self._file(parent, node)
         self.nodes += 1
@@ -355,7 +389,7 @@ class PrefixTree:
         """
         parent = node.parent
         assert parent is not None and 0 < at < node.length and at % self.page == 0
-        upper = Node(parent, node.tokens[: at * WIDTH], node.start)
+        upper = Node(parent, node.tokens[: at * WIDTH], node.start, node.share)
         self._number(upper)
         key = upper.key(self.page)
         parent.children[key] = upper
@@ -366,6 +400,7 @@ class PrefixTree:
         upper.owner = None if upper.is_ready else node.owner
         upper.held = 1 if node.held else 0
         upper.last_use, upper.gone, upper.note = node.last_use, node.gone, node.note
+        upper.uses = node.uses
         node.tokens = node.tokens[at * WIDTH :]
         node.length -= at
         node.start += at

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from headwater.cli import contract, demo, generate, model
+from headwater.cli import contract, demo, generate, model, serve
 from headwater.cli.command import Command
 
 COMMANDS: tuple[Command, ...] = (
     demo.COMMAND,
+    serve.COMMAND,
     generate.COMMAND,
     model.COMMAND,
     contract.COMMAND,

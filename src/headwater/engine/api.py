@@ -7,7 +7,7 @@ import itertools
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from torch import Tensor
 
 from headwater.cache.tokens import pack
 from headwater.engine.asked import Asked, Prompt, Wanted, read_prompt, read_wanted
-from headwater.engine.engine import CloseMode, Engine, Swap
+from headwater.engine.cache_control import CacheControl
+from headwater.engine.engine import CloseMode, Engine, Progress, Swap
 from headwater.engine.event_log import event_log, log_path
 from headwater.engine.generation import AsyncGeneration, Generation
 from headwater.engine.job import Deliver, Job
@@ -34,6 +35,8 @@ from headwater.engine.secret import secret_of
 from headwater.engine.sources.resolve import ModelFolder, require_unchanged, resolve
 from headwater.engine.stats import Stats
 from headwater.errors import BadRequest, BadSetting, EngineStopped, ModelNotFound
+from headwater.identity.names import chunk_names
+from headwater.identity.namespace import Namespaces
 from headwater.schedule.events import Request, WeightsReplaced
 
 SwapMode = Literal["restart", "drain"]
@@ -97,9 +100,11 @@ class Headwater:
         self.recipe = recipe
         self._ids = itertools.count(1)
         self._one_change = threading.Lock()
+        self._log_names = Namespaces(key)
         machine = recipe.build(namespace_of)
         runner = StepRunner(loaded.model, pool)
         self._engine = Engine(machine, runner, event_log(log, recipe), checked=check)
+        self.cache = CacheControl(self._engine, loaded.tokenizer, recipe.page * form.token_bytes)
         self._closing = finalize(self, _close, self._engine, loaded)
 
     # Generating
@@ -119,7 +124,7 @@ class Headwater:
     def submit(self, prompt: Prompt, **asked: Unpack[Asked]) -> Generation:
         """Begin to generate; the handle waits, iterates or cancels."""
         order = self._order(prompt, asked, time.monotonic())
-        generation = Generation(order.wanted.n, lambda: self._engine.cancel(order.request.id))
+        generation = Generation(order.request.prompt, order.wanted.n, self._canceller(order))
         self._engine.post(self._job(order, generation.deliver))
         return generation
 
@@ -144,7 +149,7 @@ class Headwater:
         may be kept from its other work.
         """
         order = await asyncio.to_thread(self._order, prompt, asked, time.monotonic())
-        generation = AsyncGeneration(order.wanted.n, lambda: self._engine.cancel(order.request.id))
+        generation = AsyncGeneration(order.request.prompt, order.wanted.n, self._canceller(order))
         self._engine.post(self._job(order, generation.deliver))
         return generation
 
@@ -154,6 +159,27 @@ class Headwater:
     def healthy(self) -> bool:
         """Requests are being answered."""
         return self._engine.healthy
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of KV of a page, all layers."""
+        return self.recipe.page * self.loaded.model.facts.kv_format.token_bytes
+
+    @property
+    def progress(self) -> Progress:
+        """How many steps were computed, and since when the present one runs."""
+        return self._engine.progress
+
+    def tokens(self, prompt: Prompt, **asked: Unpack[Asked]) -> bytes:
+        """The token ids of a prompt, packed, as `cache` takes them. Raises BadRequest."""
+        wanted = read_wanted(asked)
+        return self._request(prompt, wanted).prompt
+
+    def chunk_names(self, prompt: bytes, domain: str, salt: str, width: int) -> list[str]:
+        """Keyed names of a prompt's whole chunks of `width` tokens, for logs: equal names are equal
+        prefixes of one domain, and nothing else can be learnt from them. Not those of any tier."""
+        namespace = self._log_names.key(b"request log", domain, salt)
+        return [name.hex()[:32] for name in chunk_names(namespace, prompt, width)]
 
     def stats(self) -> Stats:
         """What the engine is doing now. Raises EngineStopped."""
@@ -215,11 +241,17 @@ class Headwater:
         wanted = read_wanted(asked)
         return _Order(wanted, self._request(prompt, wanted), submitted)
 
+    def _canceller(self, order: _Order) -> Callable[[], None]:
+        engine, request = self._engine, order.request.id
+        return lambda: engine.cancel(request)
+
     def _request(self, prompt: Prompt, wanted: Wanted) -> Request:
         facts, settings = self.loaded.model.facts, self.recipe.settings
         if wanted.n > settings.running:  # the machine would say so, but after making room for each
             raise BadRequest(f"n is {wanted.n}, but at most {settings.running} can run at once.")
-        tokens = read_prompt(prompt, self.loaded.tokenizer, facts.vocabulary, settings.context)
+        tokens = read_prompt(
+            prompt, wanted, self.loaded.tokenizer, facts.vocabulary, settings.context
+        )
         eos = () if wanted.ignore_eos else facts.eos
         return Request(
             id=next(self._ids),
@@ -230,6 +262,9 @@ class Headwater:
             choices=wanted.n,
             stop_tokens=tuple({*eos, *wanted.stop_token_ids}),
             priority=wanted.priority,
+            reads=wanted.reads and not wanted.prompt_logprobs,
+            stores=wanted.stores,
+            scores=wanted.prompt_logprobs,
         )
 
     def _fitting(self, found: ModelFolder | Mapping[str, Tensor]) -> Mapping[str, Tensor]:

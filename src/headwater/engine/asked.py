@@ -50,6 +50,11 @@ class Asked(TypedDict, total=False):
     domain: str
     salt: str
     priority: int
+    reads: bool
+    stores: bool
+    prompt_logprobs: bool
+    tools: Sequence[Mapping[str, Any]]
+    template_options: Mapping[str, Any]
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +69,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     domain: who may share KV: derived from the authenticated tenant, never chosen by them.
     salt: narrows the domain, as its caller likes.
     priority: higher runs first.
+    reads: cached KV may be reused. stores: what is computed may be reused by others; where not,
+        further answers compute the prompt anew.
+    prompt_logprobs: log-probabilities of the prompt's own tokens, with `logprobs` alternatives;
+        such a request reads nothing from the cache, which keeps no logits.
+    tools, template_options: for chat messages: what the model's template is given beside them.
     """
 
     max_tokens: int = 256
@@ -79,6 +89,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     domain: str = ""
     salt: str = ""
     priority: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] = 0
+    reads: bool = True
+    stores: bool = True
+    prompt_logprobs: bool = False
+    tools: tuple[dict[str, Any], ...] = ()
+    template_options: dict[str, Any] = {}
 
     def sampling(self) -> SamplingParams:
         """How to draw tokens. Raises BadRequest for a value that makes no sense."""
@@ -110,7 +125,9 @@ def read_wanted(asked: Mapping[str, Any]) -> Wanted:
     return wanted
 
 
-def read_prompt(prompt: Prompt, tokenizer: Tokenizer, vocabulary: int, context: int) -> Tokens:
+def read_prompt(
+    prompt: Prompt, wanted: Wanted, tokenizer: Tokenizer, vocabulary: int, context: int
+) -> Tokens:
     """The token ids of a prompt. Raises BadRequest when it is none the model could take.
 
     context: most tokens the engine takes; what is seen to be longer is not even read.
@@ -118,7 +135,12 @@ def read_prompt(prompt: Prompt, tokenizer: Tokenizer, vocabulary: int, context: 
     if isinstance(prompt, str):
         return _known(np.asarray(tokenizer.encode(prompt, context)), vocabulary, _IDS_OF_TEXT)
     if isinstance(prompt, Sequence) and len(prompt) and isinstance(prompt[0], Mapping):
-        tokens = tokenizer.encode_chat(prompt, context)  # type: ignore[arg-type]
+        tokens = tokenizer.encode_chat(
+            prompt,  # type: ignore[arg-type]
+            context,
+            tools=wanted.tools,
+            options=wanted.template_options,
+        )
         return _known(np.asarray(tokens), vocabulary, _IDS_OF_TEXT)
     return _known(_ids(prompt, context), vocabulary, _IDS)
 

@@ -1,6 +1,6 @@
 """The live engine: one thread owns the machine, the model and the KV pool.
 
-    callers ── Job, Cancelled, Swap, Ask, Close ──> inbox
+    callers ── Job, Cancelled, Swap, Ask, Order, Close ──> inbox
                                                              |  drained between steps
     callers <── pieces ── jobs <── actions ── machine.handle(event, now)
                             |                     ^
@@ -22,7 +22,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from headwater.cache.check import check, check_idle
@@ -38,6 +38,12 @@ from headwater.schedule.events import (
     Arrived,
     Cancelled,
     Finish,
+    Flushed,
+    FlushPrefixes,
+    Held,
+    HoldEnded,
+    HoldPrefix,
+    LetGo,
     Reject,
     RunStep,
     StepDone,
@@ -50,6 +56,7 @@ from headwater.schedule.machine import Machine
 from headwater.schedule.step import Step
 
 CloseMode = Literal["drain", "cancel"]
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +70,18 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Count what the engine is doing, between two steps."""
+    """Look at the machine between two steps, changing nothing."""
 
-    answer: Future[Stats]
+    look: Callable[[Machine], Any]
+    answer: Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Have the machine handle an event, and tell the one action that answers it."""
+
+    event: HoldPrefix | FlushPrefixes | LetGo
+    answer: Future[Held | Flushed | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +91,14 @@ class Close:
     mode: CloseMode
 
 
-Message = Job | Cancelled | Swap | Ask | Close
+Message = Job | Cancelled | Swap | Ask | Order | Close
+
+
+class Progress(NamedTuple):
+    """How many steps were computed, and since when (monotonic seconds) the present one runs."""
+
+    steps: int
+    since: float | None
 
 
 class Engine:
@@ -96,6 +119,8 @@ class Engine:
         self._jobs: dict[int, Job] = {}
         self._step: tuple[Step, dict[int, SamplingParams]] | None = None
         self._swap: Swap | None = None
+        self._order: Order | None = None
+        self._progress = Progress(0, None)
         self._wake: float | None = None
         self._requests = 0
         self._tokens = Tokens()
@@ -110,7 +135,7 @@ class Engine:
     def healthy(self) -> bool:
         return self._ended is None and self._thread.is_alive()
 
-    def post(self, message: Job | Swap | Ask) -> None:
+    def post(self, message: Job | Swap | Ask | Order) -> None:
         """Put a message into the inbox. Raises EngineStopped when it would not be answered."""
         with self._gate:
             if self._ended is not None:
@@ -127,9 +152,27 @@ class Engine:
 
     def stats(self) -> Stats:
         """Numbers of one moment between two steps. Raises EngineStopped when there are none."""
-        answer: Future[Stats] = Future()
-        self.post(Ask(answer))
+        return self.look(lambda machine: stats_of(machine, self._requests, self._tokens))
+
+    def look(self, look: Callable[[Machine], Seen]) -> Seen:
+        """What is seen of the machine between two steps, by the thread that owns it.
+
+        Raises EngineStopped when nobody looks any more, or what `look` raised.
+        """
+        answer: Future[Seen] = Future()
+        self.post(Ask(look, answer))
         return answer.result()
+
+    def order(self, event: HoldPrefix | FlushPrefixes | LetGo) -> Held | Flushed | None:
+        """Have an event handled between two steps. Raises EngineStopped."""
+        answer: Future[Held | Flushed | None] = Future()
+        self.post(Order(event, answer))
+        return answer.result()
+
+    @property
+    def progress(self) -> Progress:
+        """Whether steps are being computed. Read from any thread."""
+        return self._progress
 
     def close(self, mode: CloseMode) -> None:
         """Take no more messages, end the thread and wait for it.
@@ -203,8 +246,17 @@ class Engine:
             case Swap():
                 self._swap = message
                 self._handle(message.event)
-            case Ask(answer):
-                answer.set_result(stats_of(self._machine, self._requests, self._tokens))
+            case Ask(look, answer):
+                try:
+                    answer.set_result(look(self._machine))
+                except Exception as error:  # noqa: BLE001 - it is the asker's, and changed nothing
+                    answer.set_exception(error)
+            case Order():
+                self._order = message
+                self._handle(message.event)
+                if isinstance(message.event, LetGo):
+                    message.answer.set_result(None)
+                self._order = None
             case Close():
                 self._closing = True
                 if message.mode == "cancel":
@@ -215,11 +267,18 @@ class Engine:
         if self._step is None:
             return
         (step, params), self._step = self._step, None
+        steps = self._progress.steps
+        self._progress = Progress(steps, time.monotonic())
         drawn = self._runner.run(step, params)
+        self._progress = Progress(steps + 1, None)
         stopped = []
         for sample, token, logprobs in zip(step.samples, drawn.tokens, drawn.logprobs, strict=True):
             job = self._jobs.get(sample.request)  # None: cancelled while the step was on its way
             stopped.append(job is not None and job.drawn(sample.choice, token, logprobs))
+        for score, scored in zip(step.scores, drawn.scored, strict=True):
+            job = self._jobs.get(score.request)
+            if job is not None:
+                job.scored(score.position, scored)
         self._handle(StepDone(step.id, drawn.tokens, stopped))
 
     def _handle(self, event: AnyEvent) -> None:
@@ -233,12 +292,17 @@ class Engine:
         for action in actions:
             self._carry_out(action)
         if self._checked:
-            (check_idle if self._machine.is_idle else check)(self._machine.cache)
+            if self._machine.is_idle:
+                check_idle(self._machine.cache, self._machine.holds)
+            else:
+                check(self._machine.cache)
 
     def _carry_out(self, action: Action) -> None:
         match action:
             case RunStep(step):
                 params = {each.request: self._jobs[each.request].params for each in step.samples}
+                for scored in step.scores:
+                    params[scored.request] = self._jobs[scored.request].params
                 self._step = step, params
             case Finish():
                 report = self._jobs[action.request].finish(action)
@@ -248,6 +312,11 @@ class Engine:
                     self._tokens.add(report)
             case Reject():
                 self._jobs.pop(action.request).deliver(BadRequest(action.why))
+            case Held() | Flushed():
+                assert self._order is not None
+                self._order.answer.set_result(action)
+            case HoldEnded():
+                pass  # who holds what is asked of the machine
             case SwapWeights():
                 assert self._swap is not None
                 self._swap.put()
@@ -266,6 +335,8 @@ class Engine:
         waiting: list[Message] = list(self._jobs.values())
         if self._swap is not None:
             waiting.append(self._swap)
+        if self._order is not None and not self._order.answer.done():
+            waiting.append(self._order)
         while not self._inbox.empty():
             waiting.append(self._inbox.get())
         for message in waiting:
@@ -290,5 +361,5 @@ def _fail(message: Message, reason: HeadwaterError) -> None:
             message.deliver(reason)
         case Swap():
             message.done.set_exception(reason)
-        case Ask(answer):
+        case Ask(_, answer) | Order(_, answer):
             answer.set_exception(reason)

@@ -23,8 +23,10 @@ class Handle:
 
     _cancel: Callable[[], None] | None = None
 
-    def __init__(self, choices: int, cancel: Callable[[], None]) -> None:
-        """cancel: tells the engine; harmless when the request has ended."""
+    def __init__(self, prompt: bytes, choices: int, cancel: Callable[[], None]) -> None:
+        """prompt: its token ids, packed. cancel: tells the engine; harmless when the request has
+        ended."""
+        self.prompt = prompt
         self._assembly = Assembly(choices)
         self._error: HeadwaterError | None = None
         self._cancel = cancel  # last: an interrupt before it leaves nothing to cancel
@@ -58,8 +60,8 @@ class Handle:
 class Generation(Handle):
     """A request as a thread sees it. Not to be shared between threads, but for `cancel`."""
 
-    def __init__(self, choices: int, cancel: Callable[[], None]) -> None:
-        super().__init__(choices, cancel)
+    def __init__(self, prompt: bytes, choices: int, cancel: Callable[[], None]) -> None:
+        super().__init__(prompt, choices, cancel)
         self._queue: SimpleQueue[Delivered] = SimpleQueue()
         self.deliver = self._queue.put
 
@@ -97,8 +99,8 @@ def _patience(timeout: float | None) -> float | None:
 class AsyncGeneration(Handle):
     """A request as a coroutine sees it; belongs to the event loop it was made in."""
 
-    def __init__(self, choices: int, cancel: Callable[[], None]) -> None:
-        super().__init__(choices, cancel)
+    def __init__(self, prompt: bytes, choices: int, cancel: Callable[[], None]) -> None:
+        super().__init__(prompt, choices, cancel)
         self._queue: asyncio.Queue[Delivered] = asyncio.Queue()
         # Not a method: the engine holds on to it, and must not keep a dropped handle alive.
         self.deliver = _into(asyncio.get_running_loop(), self._queue, cancel)
@@ -108,6 +110,17 @@ class AsyncGeneration(Handle):
         try:
             while not self.is_done:
                 yield self._received(await self._queue.get())
+        finally:
+            self.cancel()
+
+    async def batches(self) -> AsyncIterator[list[Piece]]:
+        """The pieces as they come, those that are here already together."""
+        try:
+            while not self.is_done:
+                pieces = [self._received(await self._queue.get())]
+                while not self.is_done and not self._queue.empty():
+                    pieces.append(self._received(self._queue.get_nowait()))
+                yield pieces
         finally:
             self.cancel()
 

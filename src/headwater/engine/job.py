@@ -43,6 +43,7 @@ class Job:
         self._accounts: dict[int, Account] = {}
         self._submitted = submitted
         self._first_token: float | None = None
+        self._scored: dict[int, TokenLogprobs] = {}
 
     def drawn(self, choice: int, token: int, logprobs: TokenLogprobs | None) -> bool:
         """Take a choice's next token; True when its text is complete with it."""
@@ -55,6 +56,13 @@ class Job:
         self.deliver(Piece(choice, text, (token,), () if logprobs is None else (logprobs,)))
         return stops.found
 
+    def scored(self, position: int, logprobs: list[TokenLogprobs]) -> None:
+        """Take the log-probabilities of the prompt's tokens from a position on.
+
+        They come again, the same, for what is computed again after a preemption.
+        """
+        self._scored.update(enumerate(logprobs, position))
+
     def finish(self, end: Finish) -> Report | None:
         """Deliver the end of a choice; the report on the request when it was the last one."""
         self._accounts[end.choice] = end.account
@@ -65,7 +73,7 @@ class Job:
             last = None if report is None else self._end(report)
             self.deliver(Piece(end.choice, rest, finish_reason=end.reason, end=last))
         elif is_last:
-            self.deliver(Cancelled("The request was cancelled before it finished."))
+            self.deliver(Cancelled("The request was cancelled before it finished.", report))
         return report
 
     def _rest(self, choice: int) -> str:
@@ -86,4 +94,5 @@ class Job:
             report,
             Timing(first - self._submitted, ended - self._submitted),
             self.params.seed,
+            tuple(self._scored[position] for position in sorted(self._scored)),
         )

@@ -34,6 +34,7 @@ class Named(TypedDict, total=False):
     max_running: int
     step_tokens: int
     context: int | None
+    floors: Mapping[str, str | int]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,6 +49,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     step_tokens: most tokens computed in one pass; a longer prompt takes several, between which
         others go on.
     context: longest prompt with its answer, in tokens; the model's own when None.
+    floors: sharing domain -> bytes or pages, as `kv_memory`: cached KV of the domain that is
+        evicted for it alone. Together at most three quarters of the KV memory.
     """
 
     kv_memory: str | int = "1GiB"
@@ -58,6 +61,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_running: int = 256
     step_tokens: int = 2048
     context: int | None = None
+    floors: dict[str, str | int] = {}
 
 
 def read_options(named: Mapping[str, Any]) -> Options:
@@ -100,6 +104,8 @@ def recipe_of(options: Options, facts: ModelFacts, epoch: str) -> Recipe:
         1 <= context <= facts.context,
         f"context must lie in [1, {facts.context}], what the model can attend to.",
     )
+    pages = _pages(options.kv_memory, options.page, facts.kv_format)
+    _require(pages >= 1, f"kv_memory={options.kv_memory!r} does not hold a single page.")
     settings = Settings(
         context=context,
         running=options.max_running,
@@ -108,20 +114,28 @@ def recipe_of(options: Options, facts: ModelFacts, epoch: str) -> Recipe:
     )
     return Recipe(
         settings=settings,
-        pages=_pages(options, facts.kv_format),
+        pages=pages,
         page=options.page,
         epoch=epoch,
         cache=options.cache,
         policy=options.policy,
+        floors=_floors(options, facts.kv_format, pages),
     )
 
 
-def _pages(options: Options, form: KVFormat) -> int:
-    named = _PAGES.fullmatch(str(options.kv_memory))
-    room = bytes_of(options)
-    pages = int(named[1]) if named else form.pages_in(room or 0, options.page)
-    _require(pages >= 1, f"kv_memory={options.kv_memory!r} does not hold a single page.")
-    return pages
+def _floors(options: Options, form: KVFormat, pages: int) -> dict[str, int]:
+    floors = {domain: _pages(floor, options.page, form) for domain, floor in options.floors.items()}
+    _require(
+        4 * sum(floors.values()) <= 3 * pages,
+        f"The floors come to {sum(floors.values())} pages, more than three quarters of the {pages} "
+        "that kv_memory holds.",
+    )
+    return floors
+
+
+def _pages(memory: str | int, page: int, form: KVFormat) -> int:
+    named = _PAGES.fullmatch(str(memory))
+    return int(named[1]) if named else form.pages_in(parse_bytes(memory), page)
 
 
 def _require_name(option: str, name: str, known: Iterable[str]) -> None:

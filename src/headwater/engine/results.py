@@ -35,6 +35,7 @@ class End(msgspec.Struct, frozen=True):
     cache: Report
     timing: Timing
     seed: int
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -67,6 +68,7 @@ class Result(msgspec.Struct, frozen=True):
     """A complete request: its answers, and what its cache did.
 
     seed: the one that was given, or else drawn: with it the same answers can be drawn again.
+    prompt_logprobs: of the prompt's tokens from the second on, when they were asked for.
     """
 
     choices: list[Choice]
@@ -74,6 +76,7 @@ class Result(msgspec.Struct, frozen=True):
     cache: Report
     timing: Timing
     seed: int
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()
 
     @property
     def text(self) -> str:
@@ -107,4 +110,6 @@ class Assembly:
         assert end is not None
         for choice, texts in zip(self._choices, self._texts, strict=True):
             choice.text = "".join(texts)
-        return Result(self._choices, end.usage, end.cache, end.timing, end.seed)
+        return Result(
+            self._choices, end.usage, end.cache, end.timing, end.seed, end.prompt_logprobs
+        )

@@ -59,6 +59,14 @@ def sample(logits: Tensor, draws: Sequence[Draw], nucleus: Nucleus) -> Sampled:
     )
 
 
+def score(logits: Tensor, targets: Sequence[int], alternatives: int) -> list[TokenLogprobs]:
+    """How likely each row of `logits` `[row, vocabulary]` held its target. Copies once."""
+    tokens = _index(targets, logits)
+    table = _table(logits, tokens, alternatives)
+    packed = torch.cat([tokens[:, None].double(), table], 1).tolist()
+    return [_unpacked(row, alternatives) for row in packed]
+
+
 def _drawn(logits: Tensor, draws: Sequence[Draw], nucleus: Nucleus) -> Tensor:
     """Tokens drawn with a temperature above 0, `[draw]`."""
     params = [draw.params for draw in draws]
@@ -137,7 +145,11 @@ def _logprobs(logits: Tensor, draws: Sequence[Draw], tokens: Tensor) -> Tensor:
     Computed for all draws once any asks: rows that do not are dropped on the host.
     """
     most = max(draw.params.logprobs or 0 for draw in draws)
-    rows = logits[_index([draw.row for draw in draws], logits)].float().log_softmax(-1)
+    return _table(logits[_index([draw.row for draw in draws], logits)], tokens, most)
+
+
+def _table(logits: Tensor, tokens: Tensor, most: int) -> Tensor:
+    rows = logits.float().log_softmax(-1)
     drawn = rows.gather(1, tokens[:, None])
     top = rows.topk(min(most, rows.shape[-1]))
     return torch.cat([drawn.double(), top.indices.double(), top.values.double()], 1)

@@ -65,10 +65,12 @@ class TokenLogprobs(msgspec.Struct, frozen=True):
 
 
 class Sampled(msgspec.Struct, frozen=True):
-    """What a step drew, one entry for each of its samples."""
+    """What a step drew, one entry for each of its samples, and how likely the prompts' own tokens
+    were, one list for each of its scores."""
 
     tokens: list[int]
     logprobs: list[TokenLogprobs | None]
+    scored: list[list[TokenLogprobs]] = []
 
 
 def uniform(seed: int, choice: int, position: int) -> float:

@@ -48,6 +48,8 @@ class Stats(msgspec.Struct, frozen=True):
     """
     running, loading, waiting: sequences, of which a request has one for each choice.
     requests: how many have ended; `tokens` counts theirs.
+    leases: paths of the tree in use. promises: prefixes being computed that others can wait for.
+    holds: prefixes that are pinned. shares: cached pages by domain with a floor, "" for the rest.
     """
 
     pages: Pages
@@ -58,6 +60,10 @@ class Stats(msgspec.Struct, frozen=True):
     requests: int
     tokens: Tokens
     epoch: str
+    leases: int
+    promises: int
+    holds: int
+    shares: dict[str, int]
 
 
 def stats_of(machine: Machine, requests: int, tokens: Tokens) -> Stats:
@@ -83,4 +89,10 @@ def stats_of(machine: Machine, requests: int, tokens: Tokens) -> Stats:
         requests=requests,
         tokens=msgspec.structs.replace(tokens),
         epoch=machine.epoch,
+        leases=len(cache.leases),
+        promises=sum(
+            lease.node.owner is lease and not lease.node.is_ready for lease in cache.leases
+        ),
+        holds=machine.holds,
+        shares={share.name: share.cached for share in machine.pools},
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ class Tokenizer:
         self._special = {t: each.content.encode() for t, each in added.items() if each.special}
         self._bytes = _vocabulary(self._fast)
         self._longest = _longest(self._fast)
+        # What transformers itself takes beside a template's variables: a caller's template, say.
+        self._own_options = signature(self._whole.apply_chat_template).parameters.keys()
 
     def encode(self, text: str, room: int | None = None) -> list[int]:
         """The tokens of a text, with what the tokenizer puts before every text.
@@ -47,20 +50,65 @@ class Tokenizer:
         """
         return self._encode(text, room, add_special_tokens=True)
 
-    def encode_chat(self, messages: Sequence[Message], room: int | None = None) -> list[int]:
-        """The tokens of a conversation, up to where the assistant's next answer begins."""
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        room: int | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """The tokens of a conversation, up to where the assistant's next answer begins.
+
+        tools, options: what the model's template is given beside the messages.
+        """
+        text = self.render(messages, tools=tools, options=options)
+        return self._encode(text, room, add_special_tokens=False)
+
+    def encode_rendered(self, text: str, room: int | None = None) -> list[int]:
+        """The tokens of a text as `render` makes it, or of a part of one."""
+        return self._encode(text, room, add_special_tokens=False)
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> str:
+        """A conversation as the model's template writes it.
+
+        Raises BadRequest when the template refuses it, or would leave the tools out.
+        """
         if not self._whole.chat_template:
             raise BadRequest("This model has no chat template; send the prompt as text.")
         for message in messages:
             if not isinstance(message, Mapping) or not {"role", "content"} <= message.keys():
                 raise BadRequest("A chat message needs a role and content.")
+        text = self._rendered(messages, tools, options or {})
+        if tools and text == self._rendered(messages, (), options or {}):
+            raise BadRequest("This model's chat template does not show tools to the model.")
+        return text
+
+    def _rendered(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        options: Mapping[str, Any],
+    ) -> str:
+        if taken := self._own_options & options.keys():
+            raise BadRequest(f"{sorted(taken)[0]!r} is not for a request to say.")
         try:
-            text = self._whole.apply_chat_template(
-                list(messages), tokenize=False, add_generation_prompt=True
+            text: str = self._whole.apply_chat_template(
+                list(messages),
+                tools=[dict(tool) for tool in tools] or None,
+                tokenize=False,
+                add_generation_prompt=True,
+                **options,
             )
         except (TemplateError, LookupError, TypeError, ValueError) as error:
             raise BadRequest(f"The model's chat template refuses the messages: {error}.") from error
-        return self._encode(text, room, add_special_tokens=False)
+        return text
 
     def _encode(self, text: str, room: int | None, *, add_special_tokens: bool) -> list[int]:
         size = require_unicode(text)

@@ -89,7 +89,7 @@ def explain(accounts: Sequence[Account], prompt: Tokens, arrived: float, decode:
         preemptions=sum(each.preemptions for each in accounts),
         waits=Waits(first.waited_queue, first.waited_promise, first.waited_load),
         load_failure=first.load_failure,
-        why=_why(first.miss, prompt, arrived, decode),
+        why=why(first.miss, prompt, arrived, decode),
     )
 
 
@@ -105,7 +105,8 @@ def _sources(account: Account) -> Sources:
     )
 
 
-def _why(miss: Miss | None, prompt: Tokens, arrived: float, decode: Decode) -> Why:
+def why(miss: Miss | None, prompt: Tokens, arrived: float, decode: Decode) -> Why:
+    """A miss in words, for who asked for the prompt."""
     if miss is None:
         return Why("not_looked_up", 0, "It ended before anything was looked up.", "", "")
     before = decode(prompt[max(miss.at - AROUND, 0) : miss.at].tolist())
@@ -131,3 +132,5 @@ def _sentence(miss: Miss, arrived: float) -> str:
             return f"From token {miss.at} on another request was still computing it."
         case "new_suffix":
             return f"Up to token {miss.at} it was cached; nothing ever followed there."
+        case "not_shared":
+            return "The request asked not to read the cache."

@@ -8,7 +8,15 @@ import msgspec
 
 from headwater.cache.tree import Match
 
-MissKind = Literal["all_reused", "never_seen", "diverged", "evicted", "unfinished", "new_suffix"]
+MissKind = Literal[
+    "all_reused",
+    "never_seen",
+    "diverged",
+    "evicted",
+    "unfinished",
+    "new_suffix",
+    "not_shared",
+]
 
 
 class Miss(msgspec.Struct, frozen=True):
@@ -17,7 +25,8 @@ class Miss(msgspec.Struct, frozen=True):
     all_reused: it did not end. never_seen: not even the first token was known. diverged: other
     tokens were cached from here on. evicted: they were cached until `time` and gave way to request
     `by`. unfinished: they are being computed by another request, which was not waited for.
-    new_suffix: nothing was ever cached behind this point.
+    new_suffix: nothing was ever cached behind this point. not_shared: the request asked not to
+    read what is cached.
     """
 
     kind: MissKind

@@ -47,14 +47,17 @@ def _backlog(state: State) -> int:
 def _start(state: State, sequence: Sequence, match: Match, now: float) -> bool:
     cache, page = state.cache, state.cache.page
     pages = -(-sequence.known // page)
-    if pages > cache.pool.pages:  # its answer has outgrown the pool
+    request = sequence.request
+    if pages > cache.room(request.domain):  # its answer has outgrown the pool
         state.waiting.remove(sequence)
         finish(state, sequence, "length")
         return True
-    if not cache.fits(match, sequence.known):
+    if not cache.fits(match, sequence.known, request.domain):
         return False  # nothing has changed
     key = sequence.full_key()
-    lease = cache.lease(sequence.namespace, key, now, sequence.request.id)
+    found = key if request.reads else b""
+    lease = cache.lease(sequence.namespace, found, now, request.id, request.domain)
+    lease.apart = not (request.reads and request.stores)
     cache.promise(lease, key)
     growth = state.settings.growth_pages
     if not cache.grow(lease, sequence.known, now, room=growth):
@@ -67,7 +70,7 @@ def _start(state: State, sequence: Sequence, match: Match, now: float) -> bool:
     _account(sequence, match, ready, now)
     sequence.lease = lease
     sequence.started = True
-    if not load(state, sequence, ready, now):
+    if not (request.reads and load(state, sequence, ready, now)):
         state.running[sequence] = None
     return True
 
@@ -79,4 +82,7 @@ def _account(sequence: Sequence, match: Match, ready: int, now: float) -> None:
     sequence.followed = 0.0
     if account.miss is None:  # not after a preemption: no token counts twice
         account.cached = min(ready, sequence.prompt_tokens - 1)
-        account.miss = Miss.of(match, sequence.prompt_tokens)
+        if sequence.request.reads:
+            account.miss = Miss.of(match, sequence.prompt_tokens)
+        else:
+            account.miss = Miss("not_shared", 0)

@@ -21,6 +21,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     domain, salt: the sharing domain (the tenant) and the caller's narrowing of it.
     stop_tokens: ids that end a choice (the model's end-of-sequence ids, unless ignored).
     priority: higher runs first.
+    reads: cached KV may be reused. stores: what is computed may be reused by others; where it may
+        not, further choices compute the prompt anew.
+    scores: the log-probabilities of the prompt's own tokens are wanted. Logits are not cached, so
+        such a request must not read.
     """
 
     id: int
@@ -31,6 +35,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     choices: int = 1
     stop_tokens: tuple[int, ...] = ()
     priority: int = 0
+    reads: bool = True
+    stores: bool = True
+    scores: bool = False
 
 
 class Event(msgspec.Struct, frozen=True, tag=True):
@@ -82,6 +89,35 @@ class WeightsReplaced(Event, frozen=True):
 
     epoch: str
     mode: Literal["restart", "drain"]
+
+
+class HoldPrefix(Event, frozen=True):
+    """Keep what is cached of a prompt until a time, against `pages` that its domain may hold."""
+
+    hold: int
+    prompt: bytes
+    until: float
+    pages: int
+    domain: str = ""
+    salt: str = ""
+
+
+class LetGo(Event, frozen=True):
+    """End a hold before its time. One that has ended already does nothing."""
+
+    hold: int
+
+
+class FlushPrefixes(Event, frozen=True):
+    """Forget the prompts of a domain that begin with `prefix`, in every salt when that is None.
+
+    Holds of the domain that end within it are ended first.
+    """
+
+    flush: int
+    prefix: bytes
+    domain: str = ""
+    salt: str | None = None
 
 
 class Wake(Event, frozen=True):
@@ -151,11 +187,65 @@ class Reject(Action, frozen=True):
     why: str
 
 
+class Held(Action, frozen=True):
+    """The answer to a HoldPrefix: how many tokens are kept, in how many pages. None may be."""
+
+    hold: int
+    tokens: int
+    pages: int
+
+
+HoldEnd = Literal["expired", "needed", "flushed", "swapped"]
+
+
+class HoldEnded(Action, frozen=True):
+    """A hold is over before it was let go of.
+
+    expired: its time has come. needed: without its pages no request could run. flushed: its prefix
+    was. swapped: the weights were replaced.
+    """
+
+    hold: int
+    why: HoldEnd
+
+
+class Flushed(Action, frozen=True):
+    """The answer to a FlushPrefixes: tokens whose KV is gone, and such that are in use."""
+
+    flush: int
+    tokens: int
+    in_use: int
+
+
 class WakeAt(Action, frozen=True):
+    """Send a Wake at this time. A later WakeAt replaces an earlier one."""
+
     time: float
 
 
 AnyEvent = (
-    Arrived | StepDone | LoadDone | LoadFailed | StoreDone | Cancelled | WeightsReplaced | Wake
+    Arrived
+    | StepDone
+    | LoadDone
+    | LoadFailed
+    | StoreDone
+    | Cancelled
+    | WeightsReplaced
+    | HoldPrefix
+    | LetGo
+    | FlushPrefixes
+    | Wake
 )
-AnyAction = RunStep | StartLoad | CancelLoad | StartStore | SwapWeights | Finish | Reject | WakeAt
+AnyAction = (
+    RunStep
+    | StartLoad
+    | CancelLoad
+    | StartStore
+    | SwapWeights
+    | Finish
+    | Reject
+    | Held
+    | HoldEnded
+    | Flushed
+    | WakeAt
+)

@@ -48,8 +48,7 @@ class Layout:
             stack.append((node, len(self.tokens)))
             if node in branches.here:
                 self._add_rows(branches.here[node])
-            for kid in branches.kids[node]:
-                stack.append((kid, None))
+            stack.extend((kid, None) for kid in branches.kids[node])
 
     def _leave(self, node: Node, first_row: int, branches: _Branches) -> None:
         """All rows below `node` are placed: its KV is read by rows [first_row, now)."""

@@ -14,18 +14,24 @@ A request's life:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from headwater.cache.pages import PagePool
 from headwater.cache.policies import Policy
 from headwater.cache.prefix_cache import PrefixCache
+from headwater.cache.shares import Shares
 from headwater.cache.tokens import WIDTH, count
-from headwater.schedule import admission, stepping, transfers
+from headwater.cache.tree import Share
+from headwater.schedule import admission, control, stepping, transfers
 from headwater.schedule.events import (
     Action,
     Arrived,
     Cancelled,
     Event,
+    FlushPrefixes,
+    HoldPrefix,
+    LetGo,
     LoadDone,
     LoadFailed,
     Reject,
@@ -55,7 +61,7 @@ class Machine:
     def __init__(
         self,
         pool: PagePool,
-        policy: Policy,
+        policy: Policy | Shares,
         namespace_of: NamespaceOf,
         settings: Settings,
         *,
@@ -97,6 +103,34 @@ class Machine:
         state = self._state
         return Counts(len(state.running), state.loading, len(state.waiting))
 
+    @property
+    def holds(self) -> int:
+        """Prefixes that are kept for a while."""
+        return len(self._state.holds)
+
+    @property
+    def pools(self) -> Iterator[Share]:
+        """The shares of the pool."""
+        return iter(self._state.cache.policy)
+
+    def forecast(self, prompt: bytes, domain: str, salt: str) -> control.Forecast:
+        """What a prompt would find now. Changes nothing."""
+        return control.forecast(self._state, prompt, domain, salt)
+
+    def holds_of(self, domain: str) -> list[control.HoldView]:
+        """The prefixes that are kept for a domain."""
+        return control.holds_of(self._state, domain)
+
+    def domain_of(self) -> dict[bytes, str]:
+        """Whose each namespace is that has a tree."""
+        roots = self._state.cache.tree.roots
+        return {
+            namespace: domain
+            for domain, known in self._state.namespaces.items()
+            for namespace in known
+            if namespace in roots
+        }
+
     def handle(self, event: Event, now: float) -> list[Action]:
         """What is to be done after an event. `now` never runs backwards; seconds.
 
@@ -105,6 +139,8 @@ class Machine:
         """
         state = self._state
         state.actions = []
+        if state.holds:
+            control.end_expired(state, now)
         self._take(event, now)
         while state.flight is None:
             done = len(state.actions)
@@ -113,8 +149,8 @@ class Machine:
             stepping.make_room(state, now)  # before anybody new takes the pages
             admission.admit(state, now)
             stepping.compose(state)
-            if done == len(state.actions):
-                break  # otherwise it may have ended an answer, and so made room
+            if done == len(state.actions) and not _is_stuck_by_a_hold(state):
+                break  # otherwise something has ended, and so made room
         waiting = len(state.waiting)
         admission.admit(state, now)  # for the step after, so that loads start early
         if len(state.waiting) < waiting:
@@ -136,6 +172,12 @@ class Machine:
                 _cancelled(state, event, now)
             case WeightsReplaced():
                 state.swap = event
+            case HoldPrefix():
+                control.hold(state, event, now)
+            case LetGo():
+                control.let_go(state, event)
+            case FlushPrefixes():
+                control.flush(state, event)
             case Wake():
                 pass
             case _:
@@ -150,6 +192,7 @@ def _arrived(state: State, event: Arrived, now: float) -> None:
         return
     state.arrivals += 1
     namespace = state.namespace_of(state.epoch, request.domain, request.salt)
+    state.know(namespace, request.domain)
     sequence = Sequence(request, 0, namespace, state.arrivals, state.settings.context)
     sequence.work_at_arrival = state.work
     state.live[request.id] = Live(sequence)
@@ -173,9 +216,10 @@ def _refusal(state: State, event: Arrived) -> str | None:
             f"The prompt has {tokens} tokens, but the model's context is {settings.context}; "
             "shorten the prompt."
         )
-    if tokens > pool.pages * pool.page:
+    room = state.cache.room(request.domain) * pool.page
+    if tokens > room:
         return (
-            f"The prompt has {tokens} tokens, but the KV memory holds {pool.pages * pool.page}; "
+            f"The prompt has {tokens} tokens, but the KV memory holds {room}; "
             "shorten the prompt or give the engine more KV memory."
         )
     return None
@@ -212,14 +256,24 @@ def _swap_when_possible(state: State, swap: WeightsReplaced, now: float) -> None
             continue  # the sequence of a load that was cancelled before
         sequence.begin_again()
         state.waiting.add(sequence, now)
+    for hold in list(state.holds):
+        control.end_hold(state, hold, "swapped")
     state.cache.forget_all()
+    state.namespaces.clear()
     state.ladder.forget()
     state.epoch, state.swap = swap.epoch, None
     for sequence in state.waiting:
         request = sequence.request
         sequence.namespace = state.namespace_of(state.epoch, request.domain, request.salt)
+        state.know(sequence.namespace, request.domain)
     state.waiting.rematch_all()
     state.actions.append(SwapWeights(swap.epoch))
+
+
+def _is_stuck_by_a_hold(state: State) -> bool:
+    """Nothing is under way and somebody waits; a hold was in the way, and is no more."""
+    at_work = state.running or state.loads or state.stores or state.swap
+    return bool(state.waiting) and not at_work and control.give_up_a_hold(state)
 
 
 def _has_begun(state: State) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from headwater.cache.no_cache import NoCache
 from headwater.cache.pages import PagePool
 from headwater.cache.policies import policy_named
 from headwater.cache.prefix_cache import PrefixCache
+from headwater.cache.shares import Shares
 from headwater.schedule.machine import Machine
 from headwater.schedule.settings import Settings
 from headwater.schedule.state import NamespaceOf
@@ -19,6 +22,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """
     settings: the scheduler's. pages, page: the KV pool, in pages and tokens a page.
     cache, policy: by name. epoch: that of the weights in memory.
+    floors: sharing domain -> pages of KV that are evicted for it alone.
     """
 
     settings: Settings
@@ -27,6 +31,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str
     cache: str = "prefix"
     policy: str = "lru"
+    floors: dict[str, int] = {}
 
     def build(self, namespace_of: NamespaceOf) -> Machine:
         """A new machine. Raises ValueError for settings or names that make no sense."""
@@ -34,7 +39,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"there is no cache named {self.cache!r}; known are: {sorted(CACHES)}")
         return Machine(
             PagePool(self.pages, self.page),
-            policy_named(self.policy),
+            Shares(policy_named(self.policy), self.floors, partial(policy_named, self.policy)),
             namespace_of,
             self.settings,
             epoch=self.epoch,

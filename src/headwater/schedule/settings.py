@@ -14,6 +14,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     step_tokens: most rows in a step. Decode rows come first; prefill chunks get what is left.
     patience: how many admissions later than under first come, first served a sequence may start,
         before it is next of its priority.
+    scored_rows: most rows of a step for a request whose prompt is scored: each of them needs a row
+        of logits, as wide as the vocabulary.
     growth_pages: pages reserved at a time for a growing sequence, while the pool has plenty.
     """
 
@@ -23,3 +25,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     patience: int = 64
     order: Order = Order.fcfs
     growth_pages: int = 4
+    scored_rows: int = 256

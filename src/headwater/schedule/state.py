@@ -10,6 +10,7 @@ from headwater.cache.lease import Pin
 from headwater.cache.pages import PagePool, Runs
 from headwater.cache.policies import Policy
 from headwater.cache.prefix_cache import PrefixCache
+from headwater.cache.shares import Shares
 from headwater.cache.tree import Match
 from headwater.schedule.account import Account
 from headwater.schedule.events import Action, Finish, FinishReason, WeightsReplaced
@@ -61,13 +62,25 @@ class Load:
         self.guard: Pin | None = None  # of the page of the tree into which it writes first
 
 
+class Hold:
+    """A prefix that is kept for a while, and what it costs its domain."""
+
+    __slots__ = ("domain", "pages", "pin", "until")
+
+    def __init__(self, pin: Pin, domain: str, pages: int, until: float) -> None:
+        self.pin = pin
+        self.domain = domain
+        self.pages = pages
+        self.until = until
+
+
 class State:
     """The machine's memory. Only the functions of this package change it."""
 
     def __init__(
         self,
         pool: PagePool,
-        policy: Policy,
+        policy: Policy | Shares,
         namespace_of: NamespaceOf,
         ladder: Ladder,
         epoch: str,
@@ -84,6 +97,8 @@ class State:
         self.running: dict[Sequence, None] = {}
         self.loads: dict[int, Load] = {}
         self.stores: dict[int, Pin] = {}
+        self.holds: dict[int, Hold] = {}
+        self.namespaces: dict[str, dict[bytes, None]] = {}  # of each domain, those with a tree
         self.live: dict[int, Live] = {}
         self.flight: Flight | None = None
         self.swap: WeightsReplaced | None = None
@@ -102,15 +117,32 @@ class State:
         return self.ids
 
     def match(self, sequence: Sequence) -> Match:
-        return self.cache.match(sequence.namespace, sequence.full_key())
+        key = sequence.full_key() if sequence.request.reads else b""
+        return self.cache.match(sequence.namespace, key)
+
+    def know(self, namespace: bytes, domain: str) -> None:
+        """Remember whose a namespace is, for as long as anything is kept under it."""
+        known = self.namespaces.setdefault(domain, {})
+        if namespace in known:
+            return
+        known[namespace] = None
+        roots = self.cache.tree.roots
+        if sum(map(len, self.namespaces.values())) > 2 * (len(roots) + len(self.live)) + 64:
+            for name, spaces in list(self.namespaces.items()):
+                left = {each: None for each in spaces if each in roots or each == namespace}
+                if left:
+                    self.namespaces[name] = left
+                else:
+                    del self.namespaces[name]
 
     def in_flight(self, sequence: Sequence) -> bool:
         return self.flight is not None and sequence in self.flight.sequences
 
 
 def take_off(state: State, sequence: Sequence, now: float) -> None:
-    """End a sequence's use of the device; all KV it has written stays cached."""
+    """End a sequence's use of the device; all KV it has written stays cached, if it may."""
     lease = lease_of(sequence)
+    lease.apart = not sequence.request.stores
     sequence.rewrites = max(sequence.rewrites, lease.written)
     state.cache.commit(lease, sequence.full_key(), lease.written, now)
     state.cache.release(lease, now)

@@ -65,6 +65,19 @@ class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
     position: int
 
 
+class Score(msgspec.Struct, frozen=True, array_like=True):
+    """Say how likely a prompt's own tokens were.
+
+    `targets[i]` is the token of the prompt that follows row `row + i`; the first of them stands at
+    `position`.
+    """
+
+    row: int
+    request: int
+    position: int
+    targets: list[int]
+
+
 class Step(msgspec.Struct, frozen=True):
     """What the engine computes in one forward pass.
 
@@ -82,3 +95,4 @@ class Step(msgspec.Struct, frozen=True):
     samples: list[Sample]
     copies: list[Copy]
     repeat: int = 0
+    scores: list[Score] = []

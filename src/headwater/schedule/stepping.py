@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from headwater.cache.lease import Lease
+from headwater.cache.tokens import WIDTH, unpack
 from headwater.schedule.account import Miss
+from headwater.schedule.control import give_up_a_hold
 from headwater.schedule.events import FinishReason, RunStep, StepDone
 from headwater.schedule.layout import Layout
 from headwater.schedule.sequence import Sequence, lease_of
 from headwater.schedule.state import Flight, State, finish, take_off
-from headwater.schedule.step import Copy, Sample, Step
+from headwater.schedule.step import Copy, Sample, Score, Step
 from headwater.schedule.transfers import store
 
 # Composing
@@ -43,10 +45,24 @@ def compose(state: State) -> None:
         segments=layout.segments,
         samples=samples,
         copies=_copies(state, sequences),
+        scores=[_score(each) for each in sequences if each.request.scores and _is_scored(each)],
         repeat=_repeat(state, sequences),
     )
     state.flight = Flight(step, sequences, fed)
     state.actions.append(RunStep(step))
+
+
+def _is_scored(sequence: Sequence) -> bool:
+    """It computes a row of the prompt behind which another token of the prompt follows."""
+    return sequence.begin < sequence.prompt_tokens - 1
+
+
+def _score(sequence: Sequence) -> Score:
+    """The rows are [begin, end); their targets stand one position on, all in the prompt."""
+    begin = sequence.begin
+    end = min(sequence.end, sequence.prompt_tokens - 1)
+    targets = unpack(sequence.request.prompt[(begin + 1) * WIDTH : (end + 1) * WIDTH]).tolist()
+    return Score(sequence.row, sequence.request.id, begin + 1, targets)
 
 
 def make_room(state: State, now: float) -> None:
@@ -59,18 +75,27 @@ def make_room(state: State, now: float) -> None:
         growth = state.settings.growth_pages
         while not state.cache.grow(lease, sequence.known, now, room=growth):
             if len(state.running) == 1 and not state.loads and not state.stores:
+                if give_up_a_hold(state):
+                    continue
                 take_off(state, sequence, now)
                 finish(state, sequence, "length")
                 break
-            victim = _youngest(state)
+            victim = _youngest(state, sequence)
             _preempt(state, victim, now)
             if victim is sequence:
                 break
 
 
-def _youngest(state: State) -> Sequence:
-    """Of the lowest priority, the one that came last."""
-    return max(state.running, key=lambda s: (-s.request.priority, s.arrival, s.choice))
+def _youngest(state: State, needy: Sequence) -> Sequence:
+    """Of the lowest priority, the one that came last, of those whose pages `needy` could get."""
+    share = lease_of(needy).root.share
+
+    def helps(sequence: Sequence) -> bool:
+        other = lease_of(sequence).root.share
+        return other is share or other.cached > other.floor
+
+    candidates = (each for each in state.running if each is needy or helps(each))
+    return max(candidates, key=lambda s: (-s.request.priority, s.arrival, s.choice))
 
 
 def _preempt(state: State, sequence: Sequence, now: float) -> None:
@@ -98,7 +123,8 @@ def _share_out(state: State) -> list[Sequence]:
             break
         lease = lease_of(sequence)
         begin = sequence.begin = lease.written
-        limit = min(begin + left, sequence.known)
+        most = state.settings.scored_rows if sequence.request.scores else left
+        limit = min(begin + min(left, most), sequence.known)
         sequence.end = state.waiting.next_branch(lease, begin, limit)
         chosen.append(sequence)
         left -= sequence.end - begin
@@ -188,7 +214,7 @@ def _written(state: State, sequence: Sequence, lease: Lease, now: float) -> None
     _count(state, sequence)
     state.cache.commit(lease, sequence.full_key(), max(end, lease.written), now)
     state.waiting.reached(lease, now)
-    if end == sequence.prompt_tokens:
+    if end == sequence.prompt_tokens and not lease.apart:
         store(state, sequence, now)
 
 

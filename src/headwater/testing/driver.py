@@ -10,10 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from headwater.cache.policies import policy_named
+from headwater.cache.shares import Shares
 from headwater.cache.tokens import WIDTH, count, pack
-from headwater.testing.rig import Rig, Sequence
+from headwater.testing.rig import Rig, Sequence, domain_of
 
 SMALL_TREE = 8
 """Up to so many nodes the full check follows every operation."""
@@ -31,6 +33,7 @@ class Shape:
     alphabet: int = 3
     longest: int = 40
     sequences: int = 6
+    floors: tuple[int, ...] = ()  # pages of the first namespaces that others have to leave
 
     @classmethod
     def drawn(cls, rng: random.Random, policy: str = "lru") -> Shape:
@@ -45,6 +48,7 @@ class Shape:
             alphabet=rng.choice((1, 2, 3, 20)),
             longest=rng.choice((2 * page + 2, 6 * page, 10 * page)),
             sequences=rng.choice((2, 4, 8)),
+            floors=rng.choice(((), (), (pages // 4,), (pages // 3, pages // 4))),
         )
 
 
@@ -54,8 +58,10 @@ class Driver:
     def __init__(self, rng: random.Random, shape: Shape) -> None:
         self.rng = rng
         self.shape = shape
+        floors = {domain_of(bytes([i])): floor for i, floor in enumerate(shape.floors)}
+        another = partial(policy_named, shape.policy)
         self.rig = Rig.of(
-            policy_named(shape.policy),
+            Shares(another(), floors, another),
             pages=shape.pages,
             page=shape.page,
             ghost_tokens=shape.ghost_tokens,
@@ -78,6 +84,8 @@ class Driver:
             self._pin: 2,
             self._unpin: 3,
             self._forget: 1,
+            self._hold: 2,
+            self._flush: 1,
             self._follow: 3,
             self._look: 6,
         }
@@ -135,6 +143,7 @@ class Driver:
         if len(self.rig.sequences) == self.shape.sequences:
             self._release()
         sequence = self.rig.begin(self._namespace(), self._prompt())
+        sequence.lease.apart = self.rng.random() < 0.1
         if self.rng.random() < 0.7:
             self.rig.promise(sequence)
 
@@ -201,6 +210,7 @@ class Driver:
         if sequence is not None:
             self._remember(sequence.key)
             if self.rng.random() < 0.5:
+                sequence.lease.apart = False
                 self.rig.commit(sequence)
             self.rig.release(sequence)
 
@@ -226,6 +236,16 @@ class Driver:
 
     def _forget(self) -> None:
         self.rig.forget(self._namespace())
+
+    def _hold(self) -> None:
+        if len(self.rig.stores) < 2:
+            pages = self.rng.choice((0, 1, 2, self.shape.pages))
+            self.rig.hold(self._namespace(), self._prompt(), pages)
+
+    def _flush(self) -> None:
+        prompt = self._prompt()
+        keep = self.rng.choice((count(prompt), self.rng.randrange(1, count(prompt) + 1)))
+        self.rig.flush(self._namespace(), prompt[: keep * WIDTH])
 
     def _follow(self) -> None:
         self.rig.follow(self._namespace(), self.rng.choice(self._seen))

@@ -28,6 +28,12 @@ from headwater.schedule.events import (
     CancelLoad,
     Event,
     Finish,
+    Flushed,
+    FlushPrefixes,
+    Held,
+    HoldEnded,
+    HoldPrefix,
+    LetGo,
     Reject,
     Request,
     RunStep,
@@ -36,6 +42,7 @@ from headwater.schedule.events import (
     StepDone,
     SwapWeights,
     Wake,
+    WakeAt,
     WeightsReplaced,
 )
 from headwater.schedule.ladder import Ladder, NoTiers
@@ -100,6 +107,7 @@ class MachineDriver:
         self._swaps = 0
         self._steps_without_end = 0
         self._prompts = [self._fresh(rng.randint(1, shape.settings.context)) for _ in range(3)]
+        self.holds: dict[int, Held] = {}
         self._knowers: dict[tuple[str, str, bytes], int | None] = {}
 
     def run(self, requests: int) -> None:
@@ -128,6 +136,8 @@ class MachineDriver:
             can[self._cancel] = self.shape.cancels
         if arrivals and self.shape.weights:
             can[self._replace_weights] = 0.03
+        if arrivals and self.shape.control:
+            can |= {self._hold: 0.05, self._let_go: 0.03, self._flush: 0.03, self._forecast: 0.05}
         happens = rng.choices(list(can), weights=list(can.values()))[0]
         happens()
 
@@ -148,6 +158,8 @@ class MachineDriver:
             choices=rng.choice((1, 1, 1, shape.most_choices)),
             stop_tokens=(0,) if rng.random() < 0.2 else (),
             priority=rng.choice((0, 0, 0, 1)),
+            reads=rng.random() < 0.95,
+            stores=rng.random() < 0.95,
         )
 
     def _prompt(self) -> bytes:
@@ -225,6 +237,37 @@ class MachineDriver:
     def _wake(self) -> None:
         self.deliver(Wake())
 
+    def _hold(self) -> None:
+        rng, number = self.rng, self.rng.randrange(6)
+        place = rng.randrange(self.shape.namespaces)
+        self.deliver(
+            HoldPrefix(
+                hold=number,
+                prompt=self._prompt(),
+                until=self.now + rng.choice((0.0, 5.0, 200.0)),
+                pages=rng.choice((0, 2, self.shape.pages)),
+                domain="ab"[place % 2],
+                salt="" if place < 2 else "s",
+            )
+        )
+
+    def _let_go(self) -> None:
+        self.holds.pop(number := self.rng.randrange(6), None)
+        self.deliver(LetGo(number))
+
+    def _flush(self) -> None:
+        rng = self.rng
+        prompt = self._prompt()
+        prefix = prompt[: rng.randrange(count(prompt) + 1) * WIDTH]
+        self.deliver(FlushPrefixes(1, prefix, rng.choice("ab"), rng.choice((None, "", "s"))))
+
+    def _forecast(self) -> None:
+        """To ask changes nothing: the replay, which is not asked, does the same."""
+        prompt = self._prompt()
+        found = self.machine.forecast(prompt, self.rng.choice("ab"), "")
+        if not 0 <= found.ready < count(prompt):
+            raise Wrong(f"{found} of {count(prompt)} tokens")
+
     # What the machine makes of it
 
     def ask(self, request: Request) -> None:
@@ -262,8 +305,28 @@ class MachineDriver:
                 self._ended(action)
             case Reject():
                 self._rejected(action)
+            case Held():
+                self._held(action)
+            case HoldEnded(hold=number):
+                if self.holds.pop(number, None) is None:
+                    raise Wrong(f"hold {number} ends and was none")
+            case Flushed():
+                if action.in_use and self.machine.is_idle and not self.holds:
+                    raise Wrong(f"{action}, and nobody uses anything")
+            case WakeAt(time=at):
+                if at <= self.now:
+                    raise Wrong(f"at {self.now} it wants to be woken at {at}")
             case _:
                 raise Wrong(f"nobody asked for {action}")
+
+    def _held(self, held: Held) -> None:
+        self.holds.pop(held.hold, None)
+        if held.tokens:
+            self.holds[held.hold] = held
+        if not 0 <= held.tokens <= held.pages * self.shape.page:
+            raise Wrong(f"{held}")
+        if sum(each.pages for each in self.holds.values()) > 2 * self.shape.pages:
+            raise Wrong("two domains hold more than they may")
 
     def _begin_step(self, step: Step) -> None:
         settings = self.shape.settings
@@ -305,9 +368,13 @@ class MachineDriver:
     def _rejected(self, reject: Reject) -> None:
         asked = self.live.pop(reject.request)
         tokens, settings = count(asked.request.prompt), self.shape.settings
-        if tokens <= min(settings.context, self.shape.pages * self.shape.page):
+        if tokens <= min(settings.context, self._room(asked.request)):
             raise Wrong(f"{asked.request} could have run: {reject.why}")
         self.rejected += 1
+
+    def _room(self, request: Request) -> int:
+        """Tokens for which there is room when others have their floors."""
+        return self.machine.cache.room(request.domain) * self.shape.page
 
     def _ended(self, finish: Finish) -> None:
         asked = self.live[finish.request]
@@ -332,7 +399,7 @@ class MachineDriver:
             asked.answers = alone.answers(request, settings.context, self.shape.language)
         answer = asked.answers[finish.choice]
         known = count(request.prompt) + len(text)
-        outgrown = finish.reason == "length" and known > self.shape.pages * self.shape.page
+        outgrown = finish.reason == "length" and known > self._room(request)
         if finish.reason == "cancelled" and not asked.is_given_up:
             raise Wrong(f"request {request.id} was not cancelled")
         if outgrown or finish.reason == "cancelled":
@@ -350,12 +417,16 @@ class MachineDriver:
             raise Wrong(f"request {asked.request.id} of {count(prompt)} tokens has {account}")
         if complete and total != account.prompt:
             raise Wrong(f"request {asked.request.id}: {total} of {account.prompt} in {account}")
+        if not asked.request.reads and account.cached + account.loaded:
+            raise Wrong(f"request {asked.request.id} was not to read, and did: {account}")
         if account.cached > self._known_to_others(asked.request):
             raise Wrong(f"request {asked.request.id} hits what nobody in its namespace has said")
         self.cached_tokens += account.cached
 
     def _know(self, request: Request, choice: int | None) -> None:
         """Note who in a namespace has had which prefixes: one request, or (None) several."""
+        if not request.stores:
+            return
         prompt = request.prompt
         if choice is not None:
             text = prompt + pack(self.live[request.id].texts[choice])
@@ -388,6 +459,12 @@ class MachineDriver:
 
     def settle(self) -> None:
         """Everybody has left: nothing is leased, nobody waits, and the log replays."""
+        if len(self.holds) != self.machine.holds:
+            raise Wrong(f"{self.holds} are promised, {self.machine.holds} held")
+        check_idle(self.machine.cache, self.machine.holds)
+        for number in list(self.holds):
+            self.holds.pop(number)
+            self.deliver(LetGo(number))
         check_idle(self.machine.cache)
         if self.live or self.machine.counts != (0, 0, 0):
             raise Wrong(f"{self.machine.counts} run, load and wait at idle")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from functools import partial
 
 from headwater.cache.listener import Listener
 from headwater.cache.pages import PagePool
 from headwater.cache.policies import policy_named
+from headwater.cache.shares import Shares
 from headwater.schedule.ladder import Ladder
 from headwater.schedule.machine import Machine
 from headwater.schedule.order import Order
@@ -32,10 +34,13 @@ class Shape:
     tier: bool = True
     weights: bool = True
     cancels: float = 0.15
+    control: bool = True
+    floor: int = 0  # pages of domain "a" that others have to leave
 
     @classmethod
     def drawn(cls, rng: random.Random) -> Shape:
         page = rng.choice((1, 4, 4, 16))
+        pages = rng.choice((7, 7, 12, 40, 200))
         running = rng.choice((1, 2, 4, 8))
         settings = Settings(
             context=rng.choice((2 * page + 3, 40, 40, 90)),
@@ -47,7 +52,7 @@ class Shape:
         )
         return cls(
             page=page,
-            pages=rng.choice((7, 7, 12, 40, 200)),
+            pages=pages,
             ghost_tokens=rng.choice((0, 4 * page, None)),
             settings=settings,
             namespaces=rng.choice((1, 2, 4)),
@@ -56,6 +61,8 @@ class Shape:
             tier=rng.random() < 0.5,
             weights=rng.random() < 0.4,
             cancels=rng.choice((0.0, 0.15, 0.4)),
+            control=rng.random() < 0.5,
+            floor=rng.choice((0, 0, pages // 3)),
         )
 
 
@@ -65,9 +72,10 @@ def namespace_of(epoch: str, domain: str, salt: str) -> bytes:
 
 
 def machine_of(shape: Shape, pool: PagePool, watcher: Listener, ladder: Ladder) -> Machine:
+    another = partial(policy_named, shape.policy)
     return Machine(
         pool,
-        policy_named(shape.policy),
+        Shares(another(), {"a": shape.floor} if shape.floor else {}, another),
         namespace_of,
         shape.settings,
         epoch="w0",

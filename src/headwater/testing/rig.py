@@ -15,6 +15,7 @@ from headwater.cache.lease import Lease, Pin
 from headwater.cache.pages import Runs
 from headwater.cache.policies.policy import Policy
 from headwater.cache.prefix_cache import PrefixCache
+from headwater.cache.shares import Shares
 from headwater.cache.tokens import count
 from headwater.cache.tree import Match, Node
 from headwater.testing import brute
@@ -73,7 +74,9 @@ class Rig:
     _holder: int = 0
 
     @classmethod
-    def of(cls, policy: Policy, *, pages: int, page: int, ghost_tokens: int | None = None) -> Rig:
+    def of(
+        cls, policy: Policy | Shares, *, pages: int, page: int, ghost_tokens: int | None = None
+    ) -> Rig:
         memory = SlotMemory(pages, page)
         notices = Notices(memory)
         cache = PrefixCache(memory.pool, policy, ghost_tokens=ghost_tokens, listener=notices)
@@ -95,7 +98,8 @@ class Rig:
     def begin(self, namespace: bytes, key: bytes) -> Sequence:
         match = self.look(namespace, key)
         self._holder += 1
-        lease = self.cache.lease(namespace, key, self._tick(), self._holder)
+        domain = domain_of(namespace)
+        lease = self.cache.lease(namespace, key, self._tick(), self._holder, domain)
         assert lease.written == match.ready, f"{match.ready} matched, {lease.written} leased"
         to_copy = 0 if lease.copy is None else lease.copy.count
         assert to_copy < self.cache.page, f"a copy of {to_copy} slots, more than a page has"
@@ -121,8 +125,12 @@ class Rig:
         before = list(table)
         free, evicted, cached = cache.pool.free, cache.evicted, cache.cached
         need = max(-(-positions // cache.page) - len(before), 0)
-        fits = need <= cache.available
+        own = sequence.lease.root.share
+        fits = need <= cache.available(own)
+        others = {share: share.cached for share in cache.policy if share is not own}
         grown = cache.grow(sequence.lease, positions, self._tick(), room=room)
+        for share, had in others.items():
+            assert share.cached >= min(had, share.floor), f"{share.name} is pushed below its floor"
         assert grown == fits, f"{need} pages wanted, grow said {grown}"
         assert list(table)[: len(before)] == before, "grow changed what was there"
         if grown:
@@ -216,6 +224,29 @@ class Rig:
             self.watch = None
         return freed
 
+    def hold(self, namespace: bytes, key: bytes, pages: int) -> None:
+        """Keep a prompt, as far as some pages go, as if it were being stored."""
+        ready = self.cache.match(namespace, key).ready
+        pin = self.cache.hold(namespace, key, pages)
+        if pin is None:
+            assert ready == 0 or pages == 0
+            return
+        assert 0 < pin.end <= min(ready, pages * self.cache.page)
+        self.stores.append(Store(namespace, pin, pin.end))
+
+    def flush(self, namespace: bytes, key: bytes) -> None:
+        """Forget the prompts that begin with `key`; none of them is found when nobody uses one."""
+        cached = self.cache.cached
+        before = _tokens(self.cache, namespace)
+        gone, in_use = self.cache.flush(namespace, key)
+        if self.watch is not None and self.watch.namespace == namespace:
+            self.watch.evicted = -1  # what it waits for may be gone, but not without a notice
+        assert before - _tokens(self.cache, namespace) == gone
+        assert (cached > self.cache.cached) == (gone > 0)
+        if in_use == 0:
+            left = [p for p in brute.ready_paths(self.cache, namespace) if p.startswith(key)]
+            assert not left, f"{left} were flushed"
+
     # What must hold after every one of these
 
     def follow(self, namespace: bytes, key: bytes) -> None:
@@ -300,3 +331,19 @@ def _published(pin: Pin) -> int:
             end = node.start + node.ready
         node = node.parent
     return end
+
+
+def domain_of(namespace: bytes) -> str:
+    """A namespace of the rig is a domain of its own."""
+    return namespace.decode("latin-1")
+
+
+def _tokens(cache: PrefixCache, namespace: bytes) -> int:
+    """Tokens with KV in a namespace."""
+    root = cache.tree.roots.get(namespace)
+    tokens, todo = 0, [] if root is None else [root]
+    while todo:
+        node = todo.pop()
+        tokens += node.ready
+        todo.extend(node.children.values())
+    return tokens

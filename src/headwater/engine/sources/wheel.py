@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
@@ -92,11 +93,11 @@ def _show(process: subprocess.Popen[bytes], folder: Path) -> None:
 def _size(folder: Path) -> int:
     """Bytes of all files below a folder, the biggest only once: pip copies it at the end."""
     sizes = [0]
-    for path in folder.rglob("*"):
-        try:
-            sizes.append(path.stat().st_size)
-        except FileNotFoundError:  # pip has moved it meanwhile
-            continue
+    # A walk passes over folders that vanish while it reads them, as pip's temporary ones do.
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # pip has moved it meanwhile
+                sizes.append((Path(at) / name).stat().st_size)
     return max(sizes)
 
 

@@ -1,0 +1,71 @@
+"""Server-sent events that end when their reader does, and do not wait for one who does not read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+_encode = msgspec.json.Encoder().encode
+
+
+def event(data: Any, name: str | None = None) -> bytes:
+    """One event, its data as JSON."""
+    if name is None:
+        return b"data: " + _encode(data) + b"\n\n"
+    return b"event: " + name.encode() + b"\ndata: " + _encode(data) + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+"""How OpenAI's streams end."""
+
+
+class EventStream(Response):
+    """Sends what a generator yields. Whoever goes away, or reads nothing for `patience` seconds,
+    ends the generator, and with it the request."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, events: AsyncGenerator[bytes, None], leave: Callable[[], None], patience: float
+    ) -> None:
+        """leave: called at the end, however it comes."""
+        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._events = events
+        self._leave = leave
+        self._patience = patience
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(gone(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await self._events.aclose()
+            self._leave()
+
+    async def _send(self, send: Send) -> None:
+        start = {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
+        await send(start)
+        async for chunk in self._events:
+            body = {"type": "http.response.body", "body": chunk, "more_body": True}
+            await asyncio.wait_for(send(body), self._patience)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def gone(receive: Receive) -> None:
+    """Return when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
