@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from headwater.engine.facts import facts_of
+from headwater.engine.memory import memory_of
 from headwater.engine.model import Model
 from headwater.engine.reading import read_config, read_net, refusing
 from headwater.engine.refusals import refuse_unsupported
@@ -28,7 +29,7 @@ def load_model(folder: Path, number: torch.dtype, where: torch.device) -> Model:
     with refusing(f"The configuration in {folder} makes no sense"):
         facts = facts_of(config, folder, number)
     net = read_net(folder, config, number)
-    model = Model(net.to(where).eval(), facts)
+    model = Model(net.to(where).eval(), facts, memory_of(where) // 4)
     with refusing(f"The code of the model {config.model_type!r} does not run on cached KV"):
         self_check(model)
     return model

@@ -13,14 +13,17 @@ from transformers import PreTrainedModel
 from headwater.engine import attention, weights
 from headwater.engine.attention import Forward
 from headwater.engine.facts import ModelFacts
+from headwater.engine.packing import Packing
 
 
 class Model:
     """A network with its facts. `load.load_model` makes one that has been checked."""
 
-    def __init__(self, net: PreTrainedModel, facts: ModelFacts) -> None:
+    def __init__(self, net: PreTrainedModel, facts: ModelFacts, room: int = 0) -> None:
+        """room: bytes of memory in which weights may be kept a second time, for speed."""
         self.net = net
         self.facts = facts
+        self.packing = Packing(net, room)
 
     @property
     def device(self) -> torch.device:
@@ -49,10 +52,12 @@ class Model:
 
     @contextmanager
     def own_attention(self) -> Iterator[PreTrainedModel]:
-        """The network with its own eager attention, for the time of the context."""
+        """The network with its own eager attention and its plain weights, for the time of the
+        context."""
         self.net.set_attn_implementation("eager")
         try:
-            yield self.net
+            with self.packing.unpacked():
+                yield self.net
         finally:
             self.net.set_attn_implementation(attention.NAME)
 
@@ -66,3 +71,4 @@ class Model:
         KV computed before is the old weights' and must not be used after.
         """
         weights.put_weights(self.net, fitting)
+        self.packing.renew()

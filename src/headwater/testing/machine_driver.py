@@ -117,6 +117,10 @@ class MachineDriver:
         while not self.machine.is_idle:
             self.something(arrivals=False)
         self.settle()
+        for number in list(self.holds):
+            self.holds.pop(number)
+            self.deliver(LetGo(number))
+        self.settle()
 
     # What can happen
 
@@ -462,10 +466,6 @@ class MachineDriver:
         if len(self.holds) != self.machine.holds:
             raise Wrong(f"{self.holds} are promised, {self.machine.holds} held")
         check_idle(self.machine.cache, self.machine.holds)
-        for number in list(self.holds):
-            self.holds.pop(number)
-            self.deliver(LetGo(number))
-        check_idle(self.machine.cache)
         if self.live or self.machine.counts != (0, 0, 0):
             raise Wrong(f"{self.machine.counts} run, load and wait at idle")
         self.replay()
