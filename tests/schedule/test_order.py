@@ -129,3 +129,24 @@ def test_a_sequence_is_looked_up_again_only_when_its_place_has_changed():
     # Once when there was room, and once by the lease when it was admitted.
     assert all(looked_up[pack(prompt)] == 2 for prompt in apart)
     assert 2 < looked_up[pack(alike)] < 8
+
+
+def test_a_prompt_of_higher_priority_is_admitted_over_a_backlog_of_lower_ones_and_computed_first():
+    stage = Stage(page=4, step_tokens=8)
+    long = stage.send(tokens(64, kind=1))
+    urgent = stage.send(tokens(8, kind=2), priority=1)
+    assert stage.machine.counts.running == 2
+    stage.tick()  # the step that ran when it came
+    assert stage.sequences() == [urgent]
+    stage.tick()
+    assert urgent in {asked.request.id for asked in stage.finished}
+    assert long in stage.live
+    stage.play()
+
+
+def test_prompts_of_one_priority_wait_for_their_turn_behind_a_backlog():
+    stage = Stage(page=4, step_tokens=8)
+    stage.send(tokens(64, kind=1))
+    stage.send(tokens(8, kind=2))
+    assert stage.machine.counts.running == 1
+    stage.play()

@@ -17,11 +17,16 @@ def admit(state: State, now: float) -> None:
     """
     if not state.waiting or _is_full(state):
         return
-    room = state.settings.step_tokens - _backlog(state)
-    while room > 0 and not _is_full(state):
+    room: dict[int, int] = {}  # by priority: rows of the next step that are left
+    while not _is_full(state):
         sequence = state.waiting.next(state.match, state.work)
         if sequence is None or (state.swap is not None and not sequence.started):
             return  # while weights wait to be swapped only answers that have begun go on
+        priority = sequence.request.priority
+        if priority not in room:
+            room[priority] = state.settings.step_tokens - _backlog(state, priority)
+        if room[priority] <= 0:
+            return
         match = sequence.match
         assert match is not None
         if match.promised - match.ready >= state.cache.page:
@@ -29,19 +34,23 @@ def admit(state: State, now: float) -> None:
             continue
         if not _start(state, sequence, match, now):
             return
-        room -= max(sequence.known - sequence.written, 1)
+        rows = max(sequence.known - sequence.written, 1)
+        for lower in room:
+            if lower <= priority:
+                room[lower] -= rows
 
 
 def _is_full(state: State) -> bool:
     return len(state.running) + state.loading >= state.settings.running
 
 
-def _backlog(state: State) -> int:
-    """Rows of prompts that the running sequences still want after the step that runs, and a row
-    for each that generates."""
-    flight = state.flight
-    coming = sum(s.end - s.begin for s in flight.sequences) if flight else 0
-    return sum(max(s.known - s.written, 1) for s in state.running) - coming
+def _backlog(state: State, priority: int) -> int:
+    """Rows that the running sequences still want after the step that runs: of prompts, and one for
+    each that generates. Prompts of a lower priority would give way, so they do not count."""
+    running = [s for s in state.running if s.request.priority >= priority or s.generated]
+    flight = state.flight.sequences if state.flight else []
+    coming = sum(s.end - s.begin for s in flight if s.request.priority >= priority or s.generated)
+    return sum(max(s.known - s.written, 1) for s in running) - coming
 
 
 def _start(state: State, sequence: Sequence, match: Match, now: float) -> bool:

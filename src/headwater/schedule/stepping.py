@@ -106,7 +106,8 @@ def _preempt(state: State, sequence: Sequence, now: float) -> None:
 
 
 def _share_out(state: State) -> list[Sequence]:
-    """Who computes what: decode rows first, then prompts in the order they were admitted."""
+    """Who computes what: decode rows first, then prompts, of the highest priority first and else in
+    the order they were admitted."""
     left = state.settings.step_tokens
     chosen: list[Sequence] = []
     prompts: list[Sequence] = []
@@ -118,6 +119,7 @@ def _share_out(state: State) -> list[Sequence]:
             sequence.begin, sequence.end = known - 1, known
             chosen.append(sequence)
     left -= len(chosen)
+    prompts.sort(key=lambda sequence: -sequence.request.priority)  # stable
     for sequence in prompts:
         if left <= 0:
             break
