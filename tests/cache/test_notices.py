@@ -81,3 +81,17 @@ def test_more_kv_of_a_promise_that_one_waits_for_is_not_worth_a_notice():
     told = wait(rig, range(8))
     compute(rig, owner, 4)
     assert not told.came
+
+
+def test_a_short_leaf_that_grows_away_from_what_matched_it_is_told():
+    """All of it matched; now only its beginning does, as that of whoever begins so next."""
+    rig = a_rig()
+    growing = arrive(rig, [1])
+    compute(rig, growing)
+    told = wait(rig, [1, 0, 5])
+    growing.key += pack([1, 1])
+    compute(rig, growing)
+    assert told.came
+    told = wait(rig, [1, 0, 5])
+    arrive(rig, [1, 0, 5, 5])
+    assert told.came
