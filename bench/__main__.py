@@ -13,7 +13,7 @@ from bench.options import Options
 from bench.report import Row, show, to_json
 from bench.targets import TARGETS
 
-SUBJECTS = ("index", "schedule", "serving")
+SUBJECTS = ("index", "schedule", "serving", "server")
 """In the order of `all`: the quick ones first, so that a broken set-up shows early."""
 
 

@@ -42,4 +42,10 @@ TARGETS = {
     "index.insert_ms": _at_most(2.0, "ms"),
     "index.growth": _at_most(2.0, "x time"),
     "schedule.step_ms": _at_most(1.0, "ms"),
+    "server.added_p50_ms": _at_most(3.0, "ms"),
+    "server.added_p99_ms": _at_most(15.0, "ms"),
+    "server.ttft_vs_vllm": _at_most(0.5, "x time"),
+    "server.ttft_p99_vs_vllm": _at_most(0.7, "x time"),
+    "server.noise": _at_most(2.0, "x p99 TTFT"),
+    "server.noise_hits": _at_least(1.0, "x hit tokens"),
 }

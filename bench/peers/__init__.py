@@ -27,7 +27,7 @@ class Peer:
 
     requires: what its own environment holds; empty means that it runs in ours.
     unwanted: what must leave that environment again for the engine to start.
-    preload: a shared library of that environment to load first.
+    preload: a shared library of that environment to load first, where it is there.
     env: environment variables, where the engine takes a choice from nowhere else.
     shares: the peer whose environment it runs in, when it has none of its own.
     """
@@ -51,7 +51,8 @@ class Peer:
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer("ours", "ours_peer.py"),
+        # The same OpenMP library as vLLM has, when it is installed beside us (`intel-openmp`).
+        Peer("ours", "ours_peer.py", preload="lib/libiomp5.so"),
         Peer(
             "vllm",
             "vllm_peer.py",

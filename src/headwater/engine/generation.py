@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX
 
+from headwater.engine.mailbox import Mailbox
 from headwater.engine.results import Assembly, Piece, Result
 from headwater.errors import HeadwaterError
 
@@ -99,11 +100,14 @@ def _patience(timeout: float | None) -> float | None:
 class AsyncGeneration(Handle):
     """A request as a coroutine sees it; belongs to the event loop it was made in."""
 
-    def __init__(self, prompt: bytes, choices: int, cancel: Callable[[], None]) -> None:
+    def __init__(
+        self, prompt: bytes, choices: int, cancel: Callable[[], None], mailbox: Mailbox
+    ) -> None:
+        """mailbox: that of the running event loop."""
         super().__init__(prompt, choices, cancel)
         self._queue: asyncio.Queue[Delivered] = asyncio.Queue()
         # Not a method: the engine holds on to it, and must not keep a dropped handle alive.
-        self.deliver = _into(asyncio.get_running_loop(), self._queue, cancel)
+        self.deliver = mailbox.into(self._queue, cancel)
 
     async def __aiter__(self) -> AsyncIterator[Piece]:
         """The pieces that were not taken yet, as they come."""
@@ -132,17 +136,3 @@ class AsyncGeneration(Handle):
         finally:
             self.cancel()
         return self._ended()
-
-
-def _into(
-    loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Delivered], cancel: Callable[[], None]
-) -> Callable[[Delivered], None]:
-    """A way from the engine's thread into a queue of an event loop."""
-
-    def deliver(delivered: Delivered) -> None:
-        try:
-            loop.call_soon_threadsafe(queue.put_nowait, delivered)
-        except RuntimeError:  # the loop is closed: nobody will ever listen
-            cancel()
-
-    return deliver
