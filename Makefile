@@ -11,13 +11,16 @@ STAMP := $(VENV)/.installed
 CODE := src tests tools $(wildcard bench examples)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench peers clean
+.PHONY: help demo serve test check bench peers clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 demo: $(STAMP) ## watch a prefix being reused by a real model (fetches 93 MB once)
 	$(BIN)/headwater demo
+
+serve: $(STAMP) ## serve the default model at http://127.0.0.1:8000 (ARGS="..." for more flags)
+	$(BIN)/headwater serve $(ARGS)
 
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest

@@ -29,7 +29,9 @@ from bench.report import Row
 from bench.turns import chat_turns
 from bench.wire import Answer, stream, wait_until_ready
 
-STREAMS, STREAM_TOKENS = 50, 48
+STREAMS, STREAM_TOKENS, GAP = 50, 48, 0.04
+"""The streams begin within two seconds and go on together for ten."""
+
 TURNS, TURN_TOKENS = 200, 32
 RATE = 1.0
 """Requests a second, Poisson: what the slower of the two servers can keep up with on two cores."""
@@ -58,7 +60,8 @@ def added(options: Options) -> list[Row]:
             stamps = json.load(reply)
     delays = sorted(_delays(answers, stamps))
     how = (
-        f"{STREAMS} chats streamed at once, {STREAM_TOKENS} tokens each, default model, float32: "
+        f"{STREAMS} chats streamed at once, begun {GAP * 1e3:.0f} ms apart, {STREAM_TOKENS} tokens "
+        "each, default model, float32: "
         "from the engine's delivery of a piece to its arrival at a client on the same two cores, "
         f"and for first tokens the way in as well; {len(delays)} pieces"
     )
@@ -79,8 +82,11 @@ async def _many(port: int, count: int) -> dict[int, Answer]:
         }
         for seed in seeds
     ]
-    done = await asyncio.gather(*(stream(port, "/v1/chat/completions", b) for b in bodies))
-    return dict(zip(seeds, done, strict=True))
+    asked = []
+    for body in bodies:
+        asked.append(asyncio.ensure_future(stream(port, "/v1/chat/completions", body)))
+        await asyncio.sleep(GAP)
+    return dict(zip(seeds, await asyncio.gather(*asked), strict=True))
 
 
 def _delays(

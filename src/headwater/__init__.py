@@ -14,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import EngineMissing
+from headwater import errors
 
 # Where each public name lives. Type checkers read the same from the imports below: they follow no
 # table, and a table is what loads nothing before it is asked for.
@@ -24,6 +24,7 @@ _HOMES = {
     "BadSetting": "errors",
     "Cancelled": "errors",
     "Choice": "engine.results",
+    "EngineMissing": "errors",
     "EngineStopped": "errors",
     "Generation": "engine.generation",
     "Headwater": "engine.api",
@@ -32,6 +33,7 @@ _HOMES = {
     "ModelNotFound": "errors",
     "ModelRefused": "errors",
     "Piece": "engine.results",
+    "PromptTooLong": "errors",
     "Report": "observe.explain",
     "Result": "engine.results",
     "Stats": "engine.stats",
@@ -51,10 +53,12 @@ if TYPE_CHECKING:
     from headwater.errors import BadRequest as BadRequest
     from headwater.errors import BadSetting as BadSetting
     from headwater.errors import Cancelled as Cancelled
+    from headwater.errors import EngineMissing as EngineMissing
     from headwater.errors import EngineStopped as EngineStopped
     from headwater.errors import HeadwaterError as HeadwaterError
     from headwater.errors import ModelNotFound as ModelNotFound
     from headwater.errors import ModelRefused as ModelRefused
+    from headwater.errors import PromptTooLong as PromptTooLong
     from headwater.observe.explain import Report as Report
 
 
@@ -64,7 +68,7 @@ def __getattr__(name: str) -> Any:
     try:
         module = import_module(f"{__name__}.{_HOMES[name]}")
     except ModuleNotFoundError as error:
-        raise EngineMissing.because_of(error) or error from error
+        raise errors.EngineMissing.because_of(error) or error from error
     return getattr(module, name)
 
 

@@ -11,6 +11,10 @@ class BadRequest(HeadwaterError):
     """The request can never be served as it is; HTTP shows it as a 400."""
 
 
+class PromptTooLong(BadRequest):
+    """The prompt has more tokens than the model's context."""
+
+
 class BadSetting(HeadwaterError):
     """A setting makes no sense, by itself or with the others."""
 
@@ -50,7 +54,14 @@ class EngineMissing(HeadwaterError, ImportError):
             return cls(
                 "The engine is not installed; install it with: pip install 'headwater[engine]'"
             )
-        if package in {"fastapi", "pydantic", "starlette", "uvicorn", "prometheus_client"}:
+        if package in {
+            "fastapi",
+            "httpx2",
+            "prometheus_client",
+            "pydantic",
+            "starlette",
+            "uvicorn",
+        }:
             return cls(
                 "The server is not installed; install it with: pip install 'headwater[server]'"
             )

@@ -44,7 +44,7 @@ def test_version(capsys):
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["nonsense"], ["contract"], ["contract", "compare", "a"], ["model", "show", "--what"]],
+    [["nonsense"], ["contract", "compare", "a"], ["model", "show", "--what"]],
 )
 def test_a_wrong_word_costs_one_sentence(words, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -53,6 +53,16 @@ def test_a_wrong_word_costs_one_sentence(words, capsys):
     said = capsys.readouterr().err
     assert said.startswith("headwater: ")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [[], ["contract"]])
+def test_a_command_that_is_left_out_shows_which_there_are(words, capsys):
+    assert main(words) == 2, "a script that meant one must not go on"
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: {' '.join(['headwater', *words])} ")
+    below = next((each.commands for each in COMMANDS if [each.name] == words), COMMANDS)
+    for command in below:
+        assert f"    {command.name} " in shown
 
 
 def test_a_model_that_is_not_there_costs_one_sentence(capsys):
@@ -214,6 +224,25 @@ def test_the_schema_is_a_json_schema(capsys):
     meaning = schema["$defs"]["KVMeaning"]
     assert meaning["additionalProperties"] is False
     assert set(meaning["required"]) == set(meaning["properties"])
+
+
+def test_bench_runs_the_repository_s_benchmarks_from_anywhere(tmp_path):
+    def bench(*words):
+        line = [sys.executable, "-m", "headwater", "bench", *words]
+        return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    (tmp_path / "bench.py").write_text("raise SystemExit('another bench')")
+    assert bench().stdout.startswith("usage: python -m bench")
+    wrong = bench("nonsense", "--json", "x.json")
+    assert wrong.returncode == 2
+    assert "invalid choice: 'nonsense'" in wrong.stderr
+
+
+def test_bench_without_a_repository_costs_one_sentence(capsys, monkeypatch, tmp_path):
+    elsewhere = tmp_path / "site-packages" / "headwater" / "__init__.py"
+    monkeypatch.setattr("headwater.__file__", str(elsewhere))
+    assert main(["bench", "index"]) == 2
+    assert "Benchmarks come with the repository" in capsys.readouterr().err
 
 
 def test_a_reader_that_stops_early_is_no_error(home):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from io import StringIO
+import subprocess
+import sys
+from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
 from rich.console import Console
@@ -13,6 +15,7 @@ from headwater.cli import main
 from headwater.demo import acts, pair
 from headwater.demo.pair import Difference, Row
 from headwater.demo.screen import all_agree, show_rows
+from headwater.engine import api
 from headwater.engine.results import Choice
 from headwater.engine.sampling import TokenLogprobs
 from tests.engine.tiny import make_model
@@ -47,9 +50,88 @@ def test_generate_as_json(folder, capsys):
     assert found["choices"][0]["finish_reason"] in ("stop", "length")
 
 
+def answers(capsys, folder, *words):
+    """The choices of a run."""
+    asked = ["generate", "--model", folder, "--raw", "--max-tokens", "6", "--json", *words]
+    assert main(asked) == 0
+    return json.loads(capsys.readouterr().out)["choices"]
+
+
+def test_generate_takes_a_prompt_from_the_standard_input(folder, capsys, monkeypatch):
+    typed = answers(capsys, folder, "the fox")
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"the fox\n")))
+    assert answers(capsys, folder, "-") == typed
+
+
+def test_generate_stops_before_a_text(folder, capsys):
+    whole = answers(capsys, folder, "the fox")[0]["text"]
+    first, second = whole[1], whole[2]
+    stopped = answers(capsys, folder, "the fox", "--stop", "never said", "--stop", second)[0]
+    assert stopped["text"] == whole[: whole.index(second)]
+    assert first in stopped["text"]
+    assert stopped["finish_reason"] == "stop"
+
+
+def test_generate_draws_several_answers(folder, capsys):
+    drawn = ("the fox", "-n", "3", "--temperature", "1", "--seed", "4")
+    found = [choice["text"] for choice in answers(capsys, folder, *drawn)]
+    assert len(set(found)) == 3
+    likeliest = answers(capsys, folder, *drawn, "--top-p", "1e-6")
+    assert len({choice["text"] for choice in likeliest}) == 1
+    words = ["generate", "--model", folder, "--raw", "--max-tokens", "6", *drawn]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    for at, text in enumerate(found):
+        assert f"--- {at + 1} of 3\n{text}\n" in shown
+
+
+def test_generate_computes_in_the_format_and_the_room_it_is_given(folder, capsys, monkeypatch):
+    made = []
+
+    class Watched(api.Headwater):
+        def __init__(self, *given, **named):
+            super().__init__(*given, **named)
+            made.append((str(self.loaded.model.facts.dtype), self.recipe.pages))
+
+    monkeypatch.setattr(api, "Headwater", Watched)
+    answers(capsys, folder, "the fox", "--dtype", "float16", "--kv-memory", "9 pages")
+    assert made == [("torch.float16", 9)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--max-tokens", "0"], "invalid number value: '0'"),
+        (["-n", "0"], "invalid number value: '0'"),
+        (["--temperature", "-1"], "temperature must be 0 or more"),
+        (["--temperature", "nan"], "temperature must be 0 or more"),
+        (["--top-p", "0"], "top_p must lie in (0, 1]"),
+        (["--stop", ""], "A stop string is empty"),
+        (["--kv-memory", "2M"], "'2M' is no size"),
+        (["--dtype", "int3"], "invalid choice: 'int3'"),
+        ([word for at in range(17) for word in ("--stop", str(at))], "At most 16 stop strings"),
+    ],
+    ids=lambda each: " ".join(each[:2]) if isinstance(each, list) else "",
+)
+def test_a_bad_argument_costs_one_sentence_and_no_torch(words, said):
+    code = f"""if True:
+        import sys
+        from headwater.cli import main
+        try:
+            status = main(["generate", "hello", "--model", "/nowhere", *{words!r}])
+        except SystemExit as stop:
+            status = stop.code
+        sys.exit(status if "torch" not in sys.modules else 99)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("headwater: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_bad_request_costs_one_sentence(folder, capsys):
-    assert main(["generate", "--model", folder, "hello", "--max-tokens", "0"]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("headwater: max_tokens")
+    assert main(["generate", "--model", folder, "x" * 5000]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("headwater: The prompt has ")
 
 
 def test_the_demonstration_tells_the_truth(folder, home, capsys, monkeypatch):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater.cli import main
+from tests.engine.folders import make_folder
 from tests.engine.tiny import make_model
 
 _MAIN = "from headwater.cli import main; raise SystemExit(main())"
@@ -48,6 +49,48 @@ def test_a_full_disk_costs_one_sentence():
 
 def test_an_output_that_nobody_reads_on_is_left_quietly():
     assert headwater("| true", "contract", "schema")[1] == ""
+
+
+def unread(code):
+    """The exit status, and the complaints, of Python code whose output nobody reads."""
+    line = 'sleep 0.2; "$0" -uc "$1"; echo $? >&2'  # when it writes, the reader has gone
+    shell = ["bash", "-c", f"({line}) | true", sys.executable, code]
+    *complaints, status = subprocess.run(
+        shell, capture_output=True, text=True, check=False
+    ).stderr.splitlines()
+    return int(status), complaints
+
+
+def test_what_a_command_found_out_holds_when_nobody_reads_it(home):
+    """A verdict must not become another one because of `| head`."""
+    a, b = make_folder(home / "a"), make_folder(home / "b", num_hidden_layers=3)
+    words = ["contract", "compare", str(a), str(b)]
+    assert unread(f"from headwater.cli import main; raise SystemExit(main({words!r}))") == (3, [])
+
+
+def test_a_doctor_whom_nobody_hears_out_has_found_what_it_has():
+    words = ["doctor", "http://127.0.0.1:9"]
+    assert unread(f"from headwater.cli import main; raise SystemExit(main({words!r}))") == (1, [])
+
+
+def test_the_demo_measures_on_when_nobody_looks():
+    code = """if True:
+        from headwater.cli.demo import _Screen
+        screen = _Screen()
+        screen.print("seen?")
+        screen.print("seen?")
+        raise SystemExit(7)"""
+    assert unread(code) == (7, [])
+
+
+def test_an_answer_that_nobody_reads_is_not_made_to_the_end(home):
+    folder = str(make_model(home / "tiny"))
+    words = ["generate", "--model", folder, "--raw", "the fox", "--max-tokens", "200"]
+    status, complaints = unread(
+        f"from headwater.cli import main; raise SystemExit(main({words!r}))"
+    )
+    assert status == 0
+    assert not any("generated" in line for line in complaints), "it was let go"
 
 
 def test_an_encoding_without_the_characters_costs_one_sentence(home):

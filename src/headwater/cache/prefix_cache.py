@@ -275,7 +275,7 @@ class PrefixCache(PagedTree):
             first_page = (node.key(self.page) + rest[: self.page * WIDTH])[: self.page * WIDTH]
             if not self.tree.has_twin(node, first_page):
                 if node.length < self.page and node.parent is not None:  # to others: a new child
-                    # Who matched all of it may now match its beginning, beside others that begin so.
+                    # Who matched all of it may now match only its beginning, as others do.
                     self.listener.less(node)
                     self._tell_shorter_siblings(node, first_page)
                     self._more(lease, node.parent, first_page)

@@ -1,4 +1,4 @@
-"""What a command is to the command line."""
+"""What a command is to the command line, and the arguments that several commands take."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
 
 
-_MODEL = (
+MODEL = (
     "a Hugging Face folder, a GGUF file, or the name of the default model, "
     "smollm2-135m-instruct, which is also what is used when nothing is given"
 )
@@ -40,9 +40,30 @@ _MODEL = (
 
 def add_model(parser: ArgumentParser) -> None:
     """Let a command take a model as `headwater.engine.sources.resolve.resolve` understands it."""
-    parser.add_argument("model", nargs="?", metavar="MODEL", help=_MODEL)
+    parser.add_argument("model", nargs="?", metavar="MODEL", help=MODEL)
 
 
 def add_model_option(parser: ArgumentParser) -> None:
     """The same as an option, for a command that is about something else."""
-    parser.add_argument("--model", metavar="MODEL", help=_MODEL)
+    parser.add_argument("--model", metavar="MODEL", help=MODEL)
+
+
+def add_dtype(parser: ArgumentParser, whose: str) -> None:
+    """Let a command say in which number format an engine is to compute."""
+    parser.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        default="auto",
+        help=f"{whose} number format (default: auto, what an engine on this machine takes)",
+    )
+
+
+def positive(word: str) -> int:
+    """A whole number of one or more, as an argument's type."""
+    number = int(word)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+positive.__name__ = "number"  # what argparse calls it in its complaint

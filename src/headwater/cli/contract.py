@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from headwater.cli.command import Command, add_json, add_model
+from headwater.cli.command import Command, add_dtype, add_json, add_model, positive
+from headwater.cli.terminal import say
 from headwater.engine.contract_of import DEFAULT_PAGE, Computing, contract_of
 from headwater.engine.sources.resolve import resolve
 from headwater.errors import BadSetting, EngineMissing, ModelNotFound
@@ -27,28 +28,13 @@ _SAID = {
 
 def _add_computing(parser: ArgumentParser) -> None:
     """Let a command say how an engine is to compute and keep KV."""
-    parser.add_argument(
-        "--dtype",
-        choices=("auto", "float32", "bfloat16", "float16"),
-        default="auto",
-        help="the engine's number format (default: auto, what an engine on this machine takes)",
-    )
+    add_dtype(parser, "the engine's")
     parser.add_argument(
         "--page",
-        type=_positive,
+        type=positive,
         default=DEFAULT_PAGE,
         help="tokens a page of its KV (default: %(default)s)",
     )
-
-
-def _positive(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-_positive.__name__ = "number"  # what argparse calls it in its complaint
 
 
 def _computing(arguments: Namespace) -> Computing:
@@ -76,9 +62,9 @@ def _show_arguments(parser: ArgumentParser) -> None:
 def _show(arguments: Namespace) -> int:
     contract = contract_of(resolve(arguments.model), _computing(arguments))
     if arguments.json:
-        print(msgspec.json.encode(contract).decode())
+        say(msgspec.json.encode(contract).decode())
     else:
-        print(dump(contract).decode())
+        say(dump(contract).decode())
     return 0
 
 
@@ -100,7 +86,7 @@ def _compare_arguments(parser: ArgumentParser) -> None:
 def _compare(arguments: Namespace) -> int:
     a, b = (_document(named, arguments) for named in (arguments.a, arguments.b))
     found = compare_documents(a, b, arguments.keys)
-    print(msgspec.json.encode(found).decode() if arguments.json else _text(found))
+    say(msgspec.json.encode(found).decode() if arguments.json else _text(found))
     return EXIT_STATUS[found.verdict]
 
 
@@ -131,7 +117,7 @@ def _lines(difference: Difference) -> str:
 
 def _schema(_: Namespace) -> int:
     schema = msgspec.json.encode(msgspec.json.schema(KVContract))
-    print(msgspec.json.format(schema, indent=2).decode())
+    say(msgspec.json.format(schema, indent=2).decode())
     return 0
 
 

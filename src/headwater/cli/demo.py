@@ -11,6 +11,7 @@ from rich.console import Console
 
 from headwater.cli.command import Command, add_model_option
 from headwater.cli.quiet import quiet_libraries
+from headwater.cli.terminal import drop_output
 from headwater.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _run(arguments: Namespace) -> int:
     from headwater.demo.screen import all_agree, show_account, show_rows
     from headwater.engine.loaded import LoadedModel
 
-    console = Console()
+    console = _Screen()
     console.print("Loading the model ...", style="dim")
     # Float32, because answers with and without the cache are compared token by token: they add the
     # same numbers in another order, which bfloat16 would now and then turn into another word.
@@ -54,6 +55,13 @@ def _run(arguments: Namespace) -> int:
         if arguments.json is not None:
             arguments.json.write_bytes(_json(loaded.folder.name, rows, pair))
     return 0 if all_agree(rows) else DIFFERS
+
+
+class _Screen(Console):
+    """Measures to the end, file and exit status included, when nobody reads on."""
+
+    def on_broken_pipe(self) -> None:
+        drop_output()
 
 
 def _require_writable(path: Path) -> None:

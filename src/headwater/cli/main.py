@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ZERO_OR_MORE, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from headwater.cli.command import Command
 from headwater.cli.commands import COMMANDS
+from headwater.cli.terminal import drop_output
 from headwater.errors import EngineMissing, HeadwaterError
 
 USER_ERROR = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 _EXAMPLES = """\
-  # fetch the default model (93 MB, once) and show where it lies
-  headwater model fetch
+  # a server with the default model (93 MB, fetched once), and a chat with it
+  headwater serve
+  headwater chat
 
-  # may KV computed with one model be reused with another?
-  headwater contract compare path/to/model-a path/to/model-b
+  # is everything right with it?
+  headwater doctor http://127.0.0.1:8000
 
   # all that a command can do
   headwater contract compare --help"""
@@ -42,15 +44,15 @@ def main(words: Sequence[str] | None = None) -> int:
         return _complain(str(missing))
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        _drop_output()
+    except BrokenPipeError:  # from what a command writes as it comes: the rest is not wanted
+        drop_output()
         return 0
     except UnicodeEncodeError as error:
         return _complain(
             f"The output cannot be written in {error.encoding}; PYTHONIOENCODING=utf-8 lets it."
         )
     except OSError as error:
-        _drop_output()
+        drop_output()
         return _complain(f"{error.filename or 'The output cannot be written'}: {error.strerror}.")
 
 
@@ -61,7 +63,7 @@ def _run(arguments: Namespace) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # what the command found out holds, read or not
-        _drop_output()
+        drop_output()
     return status
 
 
@@ -72,17 +74,23 @@ def _complain(sentence: str) -> int:
     return USER_ERROR
 
 
-def _drop_output() -> None:
-    """The reader (`| head`) has seen enough, or the disk is full.
-
-    Python would try again, and complain, while flushing at exit.
-    """
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 class _Parser(ArgumentParser):
-    """A parser that answers a mistake with one sentence instead of a page of usage."""
+    """A parser that answers a mistake with one sentence instead of a page of usage.
+
+    Where any number of words may come, options may stand between them: `explain URL --raw PROMPT`.
+    """
+
+    _mixes = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        takes_many = any(each.nargs == ZERO_OR_MORE for each in self._get_positional_actions())
+        if self._mixes or not takes_many:
+            return super().parse_known_args(args, namespace)
+        self._mixes = True  # the method below calls this one
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixes = False
 
     def error(self, message: str) -> NoReturn:
         self.exit(USER_ERROR, f"headwater: {message}; see {self.prog} --help.\n")
@@ -103,7 +111,8 @@ def _root() -> ArgumentParser:
 
 def _add(parser: ArgumentParser, commands: tuple[Command, ...]) -> None:
     """Add commands to a parser, and to each the commands below it."""
-    group = parser.add_subparsers(metavar="COMMAND", required=True)
+    parser.set_defaults(run=partial(_help, parser))
+    group = parser.add_subparsers(metavar="COMMAND")
     for command in commands:
         below = group.add_parser(
             command.name,
@@ -117,3 +126,9 @@ def _add(parser: ArgumentParser, commands: tuple[Command, ...]) -> None:
             _add(below, command.commands)
         else:
             below.set_defaults(run=command.run)
+
+
+def _help(parser: ArgumentParser, _: Namespace) -> int:
+    """A command was left out: show which there are. A script that meant one must not go on."""
+    parser.print_help()
+    return USER_ERROR

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
 import msgspec
 
 from headwater.cli.command import Command, add_json, add_model
+from headwater.cli.terminal import say, short_path
 from headwater.engine.sources.resolve import ModelFolder, find, resolve
 
 
@@ -26,7 +26,7 @@ def _show(arguments: Namespace) -> int:
 
 def _print(found: ModelFolder, arguments: Namespace) -> int:
     size = sum(file.stat().st_size for file in found.path.glob("*.safetensors"))
-    print(_json(found, size) if arguments.json else _text(found, size))
+    say(_json(found, size) if arguments.json else _text(found, size))
     return 0
 
 
@@ -43,15 +43,9 @@ def _json(found: ModelFolder, size: int) -> str:
 def _text(found: ModelFolder, size: int) -> str:
     return (
         f"{found.name}\n"
-        f"  folder   {_short(found.path)}\n"
+        f"  folder   {short_path(found.path)}\n"
         f"  weights  {size / 1e6:.0f} MB, SHA-256 {found.weight_digest}"
     )
-
-
-def _short(path: Path) -> str:
-    """A path as a user writes it."""
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 COMMAND = Command(

@@ -8,8 +8,9 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwater.cli.command import Command, add_model
+from headwater.cli.command import MODEL, Command
 from headwater.cli.quiet import quiet_libraries
+from headwater.cli.terminal import short_path, size
 
 if TYPE_CHECKING:
     from headwater.engine.api import Headwater
@@ -17,13 +18,22 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    add_model(parser)
+    parser.add_argument("model", nargs="?", metavar="MODEL", default=SUPPRESS, help=MODEL)
+    _add(parser, "--model", "MODEL", "the same, as the file calls it")
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="settings in TOML, with the names of the flags"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="settings in TOML, with the names of the flags, and tenants; flags go before them",
     )
     listening = parser.add_argument_group("listening")
-    _add(listening, "--host", "ADDRESS", "127.0.0.1, which only this machine can reach")
-    _add(listening, "--port", "N", "8000; 0 takes a free one", kind=int)
+    _add(
+        listening,
+        "--host",
+        "ADDRESS",
+        "where to listen (default: 127.0.0.1, which only this machine can reach)",
+    )
+    _add(listening, "--port", "N", "(default: 8000); 0 takes a free one", kind=int)
     listening.add_argument(
         "--open",
         action="store_true",
@@ -31,34 +41,89 @@ def _arguments(parser: ArgumentParser) -> None:
         help="serve anyone who can reach the host, without keys",
     )
     engine = parser.add_argument_group("engine")
-    _add(engine, "--dtype", "NAME", "auto: bfloat16 where hardware has it, else float32")
-    _add(engine, "--device", "NAME", "auto: CUDA where there is one, else cpu")
-    _add(engine, "--kv-memory", "SIZE", "room for KV: 1GiB, 512MB or '4096 pages'")
-    _add(engine, "--page", "TOKENS", "16", kind=int)
-    _add(engine, "--cache", "NAME", "prefix; none reuses nothing, to compare with")
-    _add(engine, "--policy", "NAME", "which KV is evicted first: lru")
-    _add(engine, "--order", "NAME", "fcfs, longest-prefix, depth-first or response-ratio")
-    _add(engine, "--max-running", "N", "256: most answers at a time", kind=int)
-    _add(engine, "--step-tokens", "N", "2048: most tokens in one pass", kind=int)
-    _add(engine, "--context", "TOKENS", "longest prompt with its answer; the model's", kind=int)
-    _add(engine, "--secret-file", "FILE", "what namespaces are keyed with; this user's own")
+    _add(
+        engine,
+        "--dtype",
+        "NAME",
+        "number format (default: auto, bfloat16 where hardware has it, else float32)",
+    )
+    _add(engine, "--device", "NAME", "cpu or cuda (default: auto, cuda where there is one)")
+    _add(engine, "--kv-memory", "SIZE", "room for KV: 512MB, 4GiB or '4096 pages' (default: 1GiB)")
+    _add(engine, "--page", "TOKENS", "tokens a page of KV (default: 16)", kind=int)
+    _add(engine, "--cache", "NAME", "prefix or none, which reuses nothing (default: prefix)")
+    _add(engine, "--policy", "NAME", "which KV is evicted first (default: lru)")
+    _add(
+        engine,
+        "--order",
+        "NAME",
+        "fcfs, longest-prefix, depth-first or response-ratio: who starts first (default: fcfs)",
+    )
+    _add(engine, "--max-running", "N", "most answers generated at a time (default: 256)", kind=int)
+    _add(engine, "--step-tokens", "N", "most tokens computed in one pass (default: 2048)", kind=int)
+    _add(
+        engine,
+        "--context",
+        "TOKENS",
+        "longest prompt with its answer (default: the model's)",
+        kind=int,
+    )
+    _add(
+        engine,
+        "--secret-file",
+        "FILE",
+        "what namespaces are keyed with (default: this user's own, made once)",
+    )
     limits = parser.add_argument_group("limits")
-    _add(limits, "--max-waiting", "N", "256: requests that wait for a first token", kind=int)
-    _add(limits, "--max-body", "SIZE", "8MiB: longest request")
-    _add(limits, "--deadline", "SECONDS", "600: a request takes no longer", kind=float)
-    _add(limits, "--send-timeout", "SECONDS", "30: for a client to read", kind=float)
-    _add(limits, "--stall", "SECONDS", "60: a longer step makes /readyz say no", kind=float)
-    _add(limits, "--drain", "SECONDS", "30: for unfinished requests at the end", kind=float)
+    _add(
+        limits,
+        "--max-waiting",
+        "N",
+        "requests that wait for a first token; more get a 429 (default: 256)",
+        kind=int,
+    )
+    _add(limits, "--max-body", "SIZE", "longest request (default: 8MiB)")
+    _add(limits, "--deadline", "SECONDS", "a request takes no longer (default: 600)", kind=float)
+    _add(
+        limits,
+        "--send-timeout",
+        "SECONDS",
+        "a client that reads nothing for so long is let go (default: 30)",
+        kind=float,
+    )
+    _add(
+        limits,
+        "--stall",
+        "SECONDS",
+        "a step that takes longer makes /readyz say no (default: 60)",
+        kind=float,
+    )
+    _add(
+        limits,
+        "--drain",
+        "SECONDS",
+        "time for unfinished requests at the end (default: 30)",
+        kind=float,
+    )
     telling = parser.add_argument_group("telling")
-    _add(telling, "--served-name", "NAME", "what /v1/models calls the model")
+    _add(
+        telling,
+        "--served-name",
+        "NAME",
+        "what /v1/models calls the model (default: its folder's name)",
+    )
     telling.add_argument(
         "--report",
         action="store_true",
         default=SUPPRESS,
         help="put what the cache did into every answer, not only where asked for",
     )
-    _add(telling, "--request-log", "FILE", "a line a request, prompts as keyed chunk names")
-    _add(telling, "--event-log", "FILE", "every event, for replay; prompts stand in it")
+    _add(telling, "--request-log", "FILE", "write a line a request, prompts as keyed chunk names")
+    _add(
+        telling,
+        "--event-log",
+        "FILE",
+        "write every event to a new file, for replay; prompts stand in it",
+    )
 
 
 def _add(group: Any, flag: str, metavar: str, text: str, kind: type = str) -> None:
@@ -72,46 +137,73 @@ def _run(arguments: Namespace) -> int:
     flags = {
         name: value for name, value in vars(arguments).items() if name not in {"run", "config"}
     }
-    if flags.get("model") is None:
-        flags.pop("model", None)
-    config = read_config(arguments.config, flags)  # before the seconds that torch takes
+    config = read_config(arguments.config, flags)
+    _require_possible(config)  # before the seconds that torch and the model take
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     quiet_libraries()
     from headwater.server.serve import listen, load, serve
 
-    bound = listen(config)
-    with bound:
-        print("Loading the model ...", file=sys.stderr, flush=True)
+    with listen(config) as bound:
+        _tell("Loading the model ...")
         hw = load(config)
         host, port = bound.getsockname()[:2]
         where = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        serve(
-            hw, config, bound, lambda: print(_said(hw, config, where), file=sys.stderr, flush=True)
-        )
+        serve(hw, config, bound, lambda: _tell(_said(hw, config, where)))
+    _tell("The server has ended.")
     return 0
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _require_possible(config: ServerConfig) -> None:
+    """Files that the engine or the server would find missing later. Raises BadSetting."""
+    from headwater.engine.event_log import log_path
+    from headwater.engine.secret import load_secret
+    from headwater.server.request_log import request_log
+
+    load_secret(config.secret_file)
+    log_path(config.event_log)
+    request_log(config.request_log).close()  # it can be written
 
 
 def _said(hw: Headwater, config: ServerConfig, where: str) -> str:
     """What will be used."""
     facts, recipe = hw.loaded.model.facts, hw.recipe
-    tokens = recipe.pages * recipe.page
-    gib = recipe.pages * hw.page_bytes / 2**30
-    names = [tenant.name for tenant in config.tenants]
+    dtype = str(facts.dtype).removeprefix("torch.")
     return f"""\
 Headwater serves {config.served_name or hw.loaded.folder.name} at {where}
-  model     {hw.loaded.folder.path}
-            {str(facts.dtype).removeprefix("torch.")} on {hw.loaded.model.device.type}, \
-context {recipe.settings.context} tokens
-  KV        {gib:.2f} GiB: {recipe.pages} pages of {recipe.page} tokens, {tokens} in all; \
-{recipe.cache} cache, {recipe.policy}
+  model     {short_path(hw.loaded.folder.path)}
+            {dtype} on {hw.loaded.model.device.type}, context {recipe.settings.context} tokens
+  KV        {size(recipe.pages * hw.page_bytes)}: {recipe.pages} pages of {recipe.page} tokens, \
+{recipe.pages * recipe.page} in all; cache {recipe.cache}, policy {recipe.policy}
   batch     {recipe.settings.running} answers, {recipe.settings.step_tokens} tokens a pass, \
 order {recipe.settings.order.value}
-  tenants   {", ".join(names) if names else "none: everyone is one, without a key"}
-  limits    {config.max_waiting} waiting, bodies of {config.body_bytes} bytes, \
-{config.deadline:.0f} s a request
-  try       curl {where}/v1/models      page: {where}/      docs: {where}/docs"""
+  tenants   {_tenants(config)}
+  limits    {config.max_waiting} waiting, bodies of {size(config.body_bytes)}, \
+{config.deadline:g} s a request
+  logs      {_logs(config)}
+  try       headwater doctor {where}
+            page {where}/   reference {where}/docs"""
+
+
+def _tenants(config: ServerConfig) -> str:
+    names = [f"{each.name} (admin)" if each.admin else each.name for each in config.tenants]
+    if all(each.admin for each in config.tenants):
+        return ", ".join([*names, "everyone, without a key"])
+    return ", ".join(names)
+
+
+def _logs(config: ServerConfig) -> str:
+    kept = [
+        f"{what} in {short_path(Path(file).expanduser())}"
+        for what, file in (("requests", config.request_log), ("events", config.event_log))
+        if file is not None
+    ]
+    return ", ".join(kept) or "warnings here, nothing of requests"
 
 
 COMMAND = Command(

@@ -13,7 +13,7 @@ from headwater.cache.tokens import Tokens
 from headwater.engine.keywords import read_keywords
 from headwater.engine.sampling import SamplingParams
 from headwater.engine.tokenizer import Message, Tokenizer, require_unicode
-from headwater.errors import BadRequest
+from headwater.errors import BadRequest, PromptTooLong
 
 Prompt = str | Sequence[int] | np.ndarray | Sequence[Message]
 """Text, token ids, or chat messages, which the model's template renders."""
@@ -101,7 +101,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             temperature=self.temperature,
             top_p=self.top_p,
             top_k=self.top_k,
-            seed=secrets.randbits(63) if self.seed is None else self.seed,
+            seed=secrets.randbits(53) if self.seed is None else self.seed,
             logprobs=self.logprobs,
         )
 
@@ -158,7 +158,7 @@ def _ids(prompt: object, context: int) -> np.ndarray:
         raise BadRequest(_NO_PROMPT)
     try:
         if len(prompt) > context:
-            raise BadRequest(
+            raise PromptTooLong(
                 f"The prompt has {len(prompt)} tokens, but the model's context is {context}; "
                 "shorten the prompt."
             )

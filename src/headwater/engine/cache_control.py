@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import secrets
 import time
 from collections.abc import Callable
 
@@ -85,7 +86,7 @@ class CacheControl:
         """
         if not 0 < seconds <= LONGEST_PIN or math.isnan(seconds):
             raise BadRequest(f"A pin lasts up to {LONGEST_PIN:.0f} seconds, not {seconds}.")
-        number = next(self._ids)
+        number = secrets.randbits(53)  # counted up, it would tell how much others pin
         pages = self._pages(budget)
         held = self._engine.order(
             HoldPrefix(number, prompt, time.monotonic() + seconds, pages, domain, salt)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
 from headwater.cache.policies import POLICIES
 from headwater.engine.contract_of import DEFAULT_PAGE
-from headwater.engine.facts import ModelFacts
 from headwater.engine.keywords import read_keywords
-from headwater.engine.kv import KVFormat
 from headwater.engine.units import parse_bytes
 from headwater.errors import BadSetting
 from headwater.schedule.order import Order
 from headwater.schedule.recipe import CACHES, Recipe
 from headwater.schedule.settings import Settings
+
+if TYPE_CHECKING:  # they bring torch, and options are checked before anything slow is done
+    from headwater.engine.facts import ModelFacts
+    from headwater.engine.kv import KVFormat
 
 _PAGES = re.compile(r"\s*(\d{1,20})\s*pages?\s*")
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
-from transformers import AutoTokenizer
 
 from headwater.engine.detokenize import Detokenizer
-from headwater.errors import BadRequest, ModelRefused
+from headwater.errors import BadRequest, ModelRefused, PromptTooLong
 
 Message = Mapping[str, Any]
 """A chat message: `role`, `content`, and whatever else the model's template reads."""
@@ -26,6 +25,8 @@ class Tokenizer:
 
     def __init__(self, folder: Path) -> None:
         """Read the folder. Raises ModelRefused when its tokens cannot be turned into bytes."""
+        from transformers import AutoTokenizer  # it brings torch; what is asked is checked before
+
         try:
             self._whole = AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
@@ -113,7 +114,7 @@ class Tokenizer:
     def _encode(self, text: str, room: int | None, *, add_special_tokens: bool) -> list[int]:
         size = require_unicode(text)
         if room is not None and size > room * self._longest:
-            raise BadRequest(
+            raise PromptTooLong(
                 f"The prompt has {size} bytes, and {room} tokens, the model's context, cannot hold "
                 f"more than {room * self._longest}; shorten the prompt."
             )

@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from headwater.observe.tree_view import NodeView
 from headwater.server.answer import json_response
-from headwater.server.cache_api import ask
 from headwater.server.caller import AdminOf, ServiceOf
+from headwater.server.errors import ApiError
+from headwater.server.json_route import JsonRoute
 
-router = APIRouter(prefix="/v1/admin")
+router = APIRouter(prefix="/v1/admin", route_class=JsonRoute)
 
 
 class WeightsBody(BaseModel):
@@ -42,7 +43,7 @@ async def tree(
     text: bool = False,  # noqa: FBT001, FBT002 - a query's
 ) -> Response:
     """Prefixes are redacted unless `text` is asked for."""
-    nodes = await ask(lambda: service.hw.cache.tree(min(max(limit, 1), 5000)))
+    nodes = await service.ask(lambda: service.hw.cache.tree(min(max(limit, 1), 5000)))
     page_bytes = service.hw.page_bytes
     show = service.hw.loaded.tokenizer.show
     return json_response(
@@ -62,7 +63,7 @@ def _text(node: NodeView, show: Any) -> dict[str, Any]:
 
 @router.get("/stats", summary="What the engine is doing")
 async def stats(admin: AdminOf, service: ServiceOf) -> Response:
-    found = await ask(service.hw.stats)
+    found = await service.ask(service.hw.stats)
     return json_response(
         msgspec.to_builtins(found)
         | {
@@ -85,16 +86,17 @@ async def requests(admin: AdminOf, service: ServiceOf) -> Response:
 
 @router.post("/flush", summary="Forget a tenant's KV")
 async def flush(body: FlushBody, admin: AdminOf, service: ServiceOf) -> Response:
-    domains = {each.name: each.sharing for each in service.tenants.all}
-    domain = domains.get(body.tenant, body.tenant)
-    done = await ask(lambda: service.hw.cache.flush(b"", domain, None))
+    tenant = service.tenants.named(body.tenant)
+    if tenant is None:
+        raise ApiError(404, f"There is no tenant {body.tenant!r:.80}.", param="tenant")
+    done = await service.ask(lambda: service.hw.cache.flush(b"", tenant.sharing, None))
     return json_response(msgspec.to_builtins(done))
 
 
 @router.post("/weights", summary="Replace the weights in place")
 async def weights(body: WeightsBody, admin: AdminOf, service: ServiceOf) -> Response:
     """Old KV is unreachable when this returns."""
-    epoch = await ask(lambda: service.hw.replace_weights(body.model, body.mode))
+    epoch = await service.ask(lambda: service.hw.replace_weights(body.model, body.mode))
     return json_response({"epoch": epoch})
 
 

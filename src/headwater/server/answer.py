@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from fastapi import Request
 from starlette.responses import Response
 
 from headwater.engine.results import Piece, Result
-from headwater.server.errors import ApiError, body_of, error_response
-from headwater.server.service import Running
+from headwater.server.errors import ApiError, event_of
+from headwater.server.running import Batch, Running
 from headwater.server.sse import EventStream, event, gone
+
+Answer = TypeVar("Answer")
+
+
+class ClientGone(Exception):
+    """Whoever asked has gone away; nobody reads the answer."""
 
 
 class Shape(Protocol):
@@ -32,73 +38,70 @@ class Shape(Protocol):
         """Events after the last piece."""
 
 
-async def answer_whole(request: Request, running: Running, shape: Shape) -> Response:
-    """Wait for the end; a client that goes away ends it within one step. Raises ApiError."""
-    work = asyncio.ensure_future(running.results())
-    leaving = asyncio.ensure_future(gone(request.receive))
+async def answer(
+    request: Request, running: Running, shape: Shape, *, stream: bool | None
+) -> Response:
+    """Raises ApiError, and ClientGone when nobody waits for the answer any more."""
+    if stream:
+        return await _in_pieces(request, running, shape)
+    results = await results_of(request, running)
+    return json_response(shape.whole(results))
+
+
+async def results_of(request: Request, running: Running) -> list[Result]:
+    """Wait for the end. Raises ApiError and ClientGone."""
     try:
-        await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            return Response(status_code=499)  # nobody reads it
-        return json_response(shape.whole(work.result()))
+        return await _unless_gone(request, running.results())
     finally:
         running.leave()
-        leaving.cancel()
-        work.cancel()
-        await asyncio.gather(work, leaving, return_exceptions=True)
 
 
-async def answer_stream(
-    request: Request, running: Running, shape: Shape, patience: float
-) -> Response:
-    """Send pieces as they come. An error before the first one is a status of its own; a later one
-    is an event, the last of the stream. Raises ApiError."""
+async def _in_pieces(request: Request, running: Running, shape: Shape) -> Response:
+    """An error before the first piece is a status of its own; a later one is an event, the last of
+    the stream."""
     pieces = running.pieces()
-    first = asyncio.ensure_future(anext(pieces))
-    leaving = asyncio.ensure_future(gone(request.receive))
     try:
-        await asyncio.wait({first, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not first.done():
-            running.leave()
-            first.cancel()
-            await asyncio.gather(first, return_exceptions=True)
-            return Response(status_code=499)
-        batch = first.result()
+        first = await _unless_gone(request, anext(pieces))
     except BaseException:
         running.leave()
         raise
+    return EventStream(_stream(first, pieces, shape, request.scope["path"]), running.leave)
+
+
+async def _unless_gone(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """What the work gives. Raises what it raises, and ClientGone when the client goes before."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(gone(request.receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGone
+        return working.result()
     finally:
-        if not leaving.done():
-            leaving.cancel()
-    path = request.url.path
-    return EventStream(_stream(batch, pieces, shape, path), running.leave, patience)
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def _stream(
-    batch: list[tuple[int, Piece]],
-    pieces: AsyncGenerator[list[tuple[int, Piece]], None],
-    shape: Shape,
-    path: str,
+    first: Batch, pieces: AsyncGenerator[Batch, None], shape: Shape, path: str
 ) -> AsyncGenerator[bytes, None]:
     try:
-        yield b"".join([*shape.opening(), *_events(shape, batch)])
-        async for more in pieces:
-            yield b"".join(_events(shape, more))
+        yield b"".join([*shape.opening(), *_events(shape, first)])
+        async for batch in pieces:
+            yield b"".join(_events(shape, batch))
         yield b"".join(shape.closing())
     except ApiError as error:
-        body = body_of(error, path)
-        yield event(body, "error" if body.get("type") == "error" else None)
+        name, data = event_of(error, path)
+        yield event(data, name)
     finally:
         await pieces.aclose()
 
 
-def _events(shape: Shape, batch: list[tuple[int, Piece]]) -> Iterable[bytes]:
-    for prompt, piece in batch:
-        yield from shape.events(prompt, piece)
+def _events(shape: Shape, batch: Batch) -> Iterable[bytes]:
+    for piece in batch.pieces:
+        yield from shape.events(batch.prompt, piece)
 
 
 def json_response(body: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(body), status, media_type="application/json")
-
-
-__all__ = ["Shape", "answer_stream", "answer_whole", "error_response", "json_response"]

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headwater.server import admin, cache_api, health
-from headwater.server.errors import ApiError, error_response
+from headwater.errors import HeadwaterError
+from headwater.server import admin, cache_api, docs_page, health, page
+from headwater.server.answer import ClientGone
+from headwater.server.errors import ApiError, error_of, error_response
 from headwater.server.limits import BodyLimit
 from headwater.server.service import Service
 from headwater.server.shapes import chat, completions, messages, responses
 
-PAGES = Path(__file__).parent / "pages"
-
-_MODULES = (chat, completions, responses, messages, cache_api, admin, health)
+_MODULES = (chat, completions, responses, messages, cache_api, admin, health, page, docs_page)
 
 
 def create_app(service: Service) -> FastAPI:
@@ -28,40 +28,86 @@ def create_app(service: Service) -> FastAPI:
         title="Headwater",
         version=version("headwater"),
         description="LLM inference with an exact prefix cache.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.service = service
     for module in _MODULES:
         app.include_router(module.router)
-    app.mount("/", StaticFiles(directory=PAGES, html=True), name="pages")
+    # Not mounted at "/": a path that is known, but for another method, shall be a 405.
+    app.router.default = _Rest(page.Page())
+    app.openapi = partial(docs_page.openapi_of, app)  # type: ignore[method-assign]
     app.add_middleware(BodyLimit, most=service.config.body_bytes)
-    app.add_exception_handler(ApiError, _api_error)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _unknown)
+    for kind, told in (
+        (ApiError, _api_error),
+        (HeadwaterError, _headwater_error),
+        (RequestValidationError, _invalid),
+        (HTTPException, _http_error),
+        (RecursionError, _too_deep),
+        (ClientGone, _client_gone),
+        (Exception, _unknown),
+    ):
+        app.add_exception_handler(kind, told)
     return app
+
+
+class _Rest:
+    """Paths that no route takes: files of the page, or nothing."""
+
+    def __init__(self, files: ASGIApp) -> None:
+        self._files = files
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises HTTPException, 404."""
+        if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
+            raise HTTPException(404)
+        await self._files(scope, receive, send)
 
 
 async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return error_response(error, request.url.path)
+    return error_response(error, request.scope["path"])
+
+
+async def _headwater_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HeadwaterError)
+    return error_response(error_of(error), request.scope["path"])
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     """One sentence about the first thing that is wrong, with the name of the field."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part not in {"body", "query", "path"})
-    if first["type"] == "json_invalid":
-        return error_response(ApiError(400, "The body is no JSON."), request.url.path)
-    message = f"{where}: {first['msg']}." if where else f"{first['msg']}."
-    return error_response(ApiError(400, message, param=where or None), request.url.path)
+    parts = [str(part) for part in first["loc"][1:]]
+    # Behind a field that may be of several types comes the name of the type that was tried.
+    where = ".".join(part for part in parts if part not in _TYPES and "[" not in part)
+    said = f"{where}: {first['msg']}." if where else f"{first['msg']}."
+    return error_response(
+        ApiError(400, said, param=parts[0] if parts else None), request.scope["path"]
+    )
+
+
+_TYPES = {"str", "int", "float", "bool"}
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return error_response(ApiError(error.status_code, f"{error.detail}."), request.url.path)
+    path = request.scope["path"]
+    said = f"{request.method} {path!r:.200} is not served here: {error.detail}."
+    return error_response(ApiError(error.status_code, said, headers=error.headers), path)
+
+
+async def _too_deep(request: Request, error: Exception) -> Response:
+    said = "The body is nested too deeply."
+    return error_response(ApiError(400, said), request.scope["path"])
+
+
+async def _client_gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)  # nobody reads it
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
     """What nobody foresaw. The traceback is in the server's log, not in the answer."""
-    return error_response(ApiError(500, "The server failed on this request."), request.url.path)
+    said = "The server failed on this request."
+    return error_response(ApiError(500, said), request.scope["path"])

@@ -6,28 +6,28 @@ would), as a text or as token ids, and tells only what is the caller's own.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from headwater.cache.tokens import count, unpack
 from headwater.engine.asked import Prompt
 from headwater.engine.cache_control import Receipt
+from headwater.engine.results import Result
 from headwater.engine.units import parse_bytes
-from headwater.errors import HeadwaterError
-from headwater.server.answer import json_response
-from headwater.server.caller import Caller, CallerOf, ServiceOf
-from headwater.server.errors import ApiError, error_of
+from headwater.errors import BadSetting
+from headwater.server.answer import json_response, results_of
+from headwater.server.caller import PRIORITIES, CallerOf, SeatOf, ServiceOf, priority_of
+from headwater.server.desk import Seat
+from headwater.server.errors import ApiError
+from headwater.server.json_route import JsonRoute
 from headwater.server.service import Service
 from headwater.server.shapes.messages_in import chat_messages
 
-router = APIRouter(prefix="/v1/cache")
-Answer = TypeVar("Answer")
+router = APIRouter(prefix="/v1/cache", route_class=JsonRoute)
 
 
 class PromptBody(BaseModel):
@@ -72,6 +72,17 @@ class PinBody(PromptBody):
         None, description="Bytes that all your pins may take together; never more than your own."
     )
 
+    def bytes_at_most(self, own: str | int | None) -> int | None:
+        """The smaller of this budget and the tenant's own. Raises ApiError, 400."""
+        try:
+            wanted = None if self.budget is None else parse_bytes(self.budget)
+        except BadSetting as error:
+            raise ApiError(400, f"budget: {error}", param="budget") from error
+        if wanted is not None and wanted < 0:
+            raise ApiError(400, "budget must be 0 bytes or more.", param="budget")
+        budgets = [wanted, None if own is None else parse_bytes(own)]
+        return min((each for each in budgets if each is not None), default=None)
+
 
 class FlushBody(PromptBody):
     """Which prompts to forget: those that begin with this one; all, when none is given."""
@@ -80,10 +91,10 @@ class FlushBody(PromptBody):
 
 
 @router.post("/prewarm", summary="Compute a prompt's KV before it is needed")
-async def prewarm(body: PromptBody, caller: CallerOf, service: ServiceOf) -> Response:
+async def prewarm(body: PromptBody, request: Request, seat: SeatOf, service: ServiceOf) -> Response:
     """Runs behind the tenant's other requests, and draws no answer."""
-    prompt = await service.tokens(*body.required())
-    end = await _warm(service, caller, prompt, body.salt)
+    prompt = await _tokens(service, body)
+    end = await _warm(request, service, seat, prompt, body.salt)
     return json_response(
         {
             "prompt_tokens": count(prompt),
@@ -95,46 +106,45 @@ async def prewarm(body: PromptBody, caller: CallerOf, service: ServiceOf) -> Res
 
 
 @router.post("/pin", summary="Compute a prompt's KV and keep it for a while")
-async def pin(body: PinBody, caller: CallerOf, service: ServiceOf) -> Response:
+async def pin(body: PinBody, request: Request, seat: SeatOf, service: ServiceOf) -> Response:
     """The receipt says what is kept: all, a part that fits the budget, or nothing."""
-    prompt = await service.tokens(*body.required())
-    await _warm(service, caller, prompt, body.salt)
-    own = caller.tenant.pin_memory
-    budgets = [parse_bytes(each) for each in (own, body.budget) if each is not None]
-    receipt = await ask(
-        lambda: service.hw.cache.pin(
-            prompt, body.ttl, min(budgets, default=None), caller.tenant.sharing, body.salt
-        )
+    budget = body.bytes_at_most(seat.tenant.pin_memory)
+    prompt = await _tokens(service, body)
+    await _warm(request, service, seat, prompt, body.salt)
+    receipt = await service.ask(
+        lambda: service.hw.cache.pin(prompt, body.ttl, budget, seat.tenant.sharing, body.salt)
     )
     return json_response(_receipt(receipt))
 
 
 @router.get("/pin", summary="Your pins")
-async def pins(caller: CallerOf, service: ServiceOf) -> Response:
-    found = await ask(lambda: service.hw.cache.pins(caller.tenant.sharing))
+async def pins(seat: SeatOf, service: ServiceOf) -> Response:
+    found = await service.ask(lambda: service.hw.cache.pins(seat.tenant.sharing))
     return json_response({"pins": [_receipt(each) for each in found]})
 
 
 @router.delete("/pin/{pin}", summary="End a pin")
-async def unpin(pin: int, caller: CallerOf, service: ServiceOf) -> Response:
-    if not await ask(lambda: service.hw.cache.unpin(pin, caller.tenant.sharing)):
+async def unpin(pin: int, seat: SeatOf, service: ServiceOf) -> Response:
+    if not await service.ask(lambda: service.hw.cache.unpin(pin, seat.tenant.sharing)):
         raise ApiError(404, f"You have no pin {pin}.", param="pin")
     return json_response({"id": pin, "deleted": True})
 
 
 @router.post("/flush", summary="Forget prompts")
-async def flush(body: FlushBody, caller: CallerOf, service: ServiceOf) -> Response:
+async def flush(body: FlushBody, seat: SeatOf, service: ServiceOf) -> Response:
     """Counts tokens whose KV is gone, and tokens that stay because requests use them now."""
     given = body.given()
     prefix = b"" if given is None else await service.tokens(*given)
-    done = await ask(lambda: service.hw.cache.flush(prefix, caller.tenant.sharing, body.salt))
+    done = await service.ask(lambda: service.hw.cache.flush(prefix, seat.tenant.sharing, body.salt))
     return json_response(msgspec.to_builtins(done))
 
 
 @router.post("/explain", summary="What a prompt would reuse, without running it")
-async def explain(body: PromptBody, caller: CallerOf, service: ServiceOf) -> Response:
-    prompt = await service.tokens(*body.required())
-    found = await ask(lambda: service.hw.cache.explain(prompt, caller.tenant.sharing, body.salt))
+async def explain(body: PromptBody, seat: SeatOf, service: ServiceOf) -> Response:
+    prompt = await _tokens(service, body)
+    found = await service.ask(
+        lambda: service.hw.cache.explain(prompt, seat.tenant.sharing, body.salt)
+    )
     return json_response(msgspec.to_builtins(found))
 
 
@@ -144,16 +154,25 @@ async def last_requests(caller: CallerOf, service: ServiceOf) -> Response:
     return json_response({"requests": [msgspec.to_builtins(each) for each in found]})
 
 
-async def _warm(service: Service, caller: Caller, prompt: bytes, salt: str) -> Any:
+async def _tokens(service: Service, body: PromptBody) -> bytes:
+    """Raises ApiError and BadRequest."""
+    prompt = await service.tokens(*body.required())
+    if not prompt:
+        raise ApiError(400, "The prompt is empty; send at least one token.", param="prompt")
+    return prompt
+
+
+async def _warm(request: Request, service: Service, seat: Seat, prompt: bytes, salt: str) -> Result:
+    """Raises ApiError, HeadwaterError and ClientGone."""
     asked = {
         "max_tokens": 1,
         "temperature": 0.0,
-        "domain": caller.tenant.sharing,
+        "domain": seat.tenant.sharing,
         "salt": salt,
-        "priority": caller.tenant.priority * 1000 - 499,
+        "priority": priority_of(seat.tenant, 1 - PRIORITIES),
     }
-    running = await service.begin(caller.tenant, [(unpack(prompt), asked)], None)
-    [result] = await running.results()
+    running = await service.begin(seat, [(unpack(prompt), asked)], None)
+    [result] = await results_of(request, running)
     return result
 
 
@@ -165,11 +184,3 @@ def _receipt(receipt: Receipt) -> dict[str, Any]:
         "bytes": receipt.bytes,
         "expires_in": receipt.seconds,
     }
-
-
-async def ask(what: Callable[[], Answer]) -> Answer:
-    """Ask the engine's thread, which answers between two steps. Raises ApiError."""
-    try:
-        return await asyncio.to_thread(what)
-    except HeadwaterError as error:
-        raise error_of(error) from error

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from headwater.server.desk import Seat
 from headwater.server.errors import ApiError
 from headwater.server.service import Service, service_of
 from headwater.server.tenants import Tenant
@@ -46,7 +48,7 @@ class Caller:
         return {
             "domain": self.tenant.sharing,
             "salt": controls.salt,
-            "priority": self.tenant.priority * 2 * PRIORITIES + controls.priority,
+            "priority": priority_of(self.tenant, controls.priority),
             "reads": controls.read,
             "stores": controls.store,
         }
@@ -58,15 +60,20 @@ class Caller:
         return self.wants_report or always
 
 
+def priority_of(tenant: Tenant, own: int) -> int:
+    """The engine's priority: a tenant's comes first, a request's own behind it."""
+    return tenant.priority * 2 * PRIORITIES + own
+
+
 def caller_of(request: Request) -> Caller:
     """Raises ApiError, 401, for a key that is nobody's."""
     service = service_of(request)
-    key = _key(request)
+    key = key_of(request)
     tenant = service.tenants.of(key)
     if tenant is None:
         what = "No API key came with the request." if key is None else "This API key is unknown."
-        raise ApiError(401, what, code="invalid_api_key")
-    request.state.tenant = tenant.name
+        headers = {"WWW-Authenticate": "Bearer"}
+        raise ApiError(401, what, code="invalid_api_key", headers=headers)
     return Caller(tenant, request.headers.get("x-headwater-report", "0") in {"1", "true"})
 
 
@@ -80,7 +87,7 @@ def admin_of(request: Request) -> Caller:
     return caller
 
 
-def _key(request: Request) -> str | None:
+def key_of(request: Request) -> str | None:
     """OpenAI's clients send a bearer token, Anthropic's a header of their own."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
@@ -88,6 +95,33 @@ def _key(request: Request) -> str | None:
     return request.headers.get("x-api-key")
 
 
-CallerOf = Annotated[Caller, Depends(caller_of)]
-AdminOf = Annotated[Caller, Depends(admin_of)]
-ServiceOf = Annotated[Service, Depends(service_of)]
+# Coroutines, though they wait for nothing: a plain function would be called in a thread.
+
+
+async def _service(request: Request) -> Service:
+    return service_of(request)
+
+
+async def _caller(request: Request) -> Caller:
+    return caller_of(request)
+
+
+async def _admin(request: Request) -> Caller:
+    return admin_of(request)
+
+
+ServiceOf = Annotated[Service, Depends(_service)]
+CallerOf = Annotated[Caller, Depends(_caller)]
+AdminOf = Annotated[Caller, Depends(_admin)]
+
+
+async def _seat(caller: CallerOf, service: ServiceOf) -> AsyncIterator[Seat]:
+    """A place at the desk, until the answer is sent at the latest. Raises ApiError, 429 or 503."""
+    seat = service.desk.enter(caller.tenant)
+    try:
+        yield seat
+    finally:
+        seat.leave()
+
+
+SeatOf = Annotated[Seat, Depends(_seat)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from headwater.engine.options import Named
+from headwater.engine.options import Named, read_options
 from headwater.engine.units import parse_bytes
 from headwater.errors import BadSetting
 from headwater.server.tenants import Tenant, Tenants
@@ -94,10 +95,10 @@ def read_config(file: Path | None, flags: Mapping[str, Any]) -> ServerConfig:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return _named(tomllib.loads(file.read_text()))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"{file} cannot be read: {error}.") from error
-    except tomllib.TOMLDecodeError as error:
+        return _named(tomllib.loads(file.expanduser().read_text("utf-8")))
+    except OSError as error:
+        raise BadSetting(f"{file} cannot be read: {error.strerror}.") from error
+    except ValueError as error:  # of TOML, or of UTF-8
         raise BadSetting(f"{file} is no TOML: {error}.") from error
 
 
@@ -127,9 +128,14 @@ def _check(config: ServerConfig) -> None:
         raise BadSetting("Two tenants give one domain a kv_floor; leave it to one of them.")
     if not 0 <= config.port < 65536:
         raise BadSetting(f"port must lie in [0, 65535], but is {config.port}.")
-    for name in ("max_waiting", "deadline", "send_timeout", "stall", "body_bytes"):
-        if not getattr(config, name) > 0:
-            raise BadSetting(f"{name} must be more than 0.")
+    if config.max_waiting < 1 or config.body_bytes < 1:
+        raise BadSetting("max_waiting and max_body must be 1 or more.")
+    for name in ("deadline", "send_timeout", "stall"):
+        if not 0 < getattr(config, name) < math.inf:
+            raise BadSetting(f"{name} must be a number of seconds above 0.")
+    if not 0 <= config.drain < math.inf:
+        raise BadSetting("drain must be a number of seconds, 0 or more.")
+    read_options(config.engine_options())
 
 
 def is_loopback(host: str) -> bool:

@@ -10,7 +10,7 @@ tokens and, behind them, only what the template adds:
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,59 +20,60 @@ import numpy as np
 from headwater.cache.tokens import pack
 from headwater.engine.tokenizer import Tokenizer
 
-MOST_TURNS = 10_000
 MOST_BYTES = 256 * 2**20
+"""Of all turns that are kept."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """
     messages: all of the conversation, this answer included. rendered: the prompt as text.
     prompt, answer: packed token ids. text: the answer's.
-    body: what the API said, to be said again.
+    body: what the API said, as JSON, to be said again.
     """
 
-    tenant: str
     messages: list[dict[str, Any]]
     rendered: str
     prompt: bytes
     answer: bytes
     text: str
-    body: dict[str, Any]
+    body: bytes
 
     @property
     def size(self) -> int:
-        """Bytes, roughly."""
-        return 2 * len(self.rendered) + len(self.prompt) + 8 * len(self.text) + 1024
+        """Bytes, roughly: messages lie in the rendered text, which may take four a character."""
+        text = 8 * len(self.rendered) + 8 * len(self.text)
+        return text + len(self.prompt) + len(self.answer) + len(self.body) + 2048
 
 
 class Conversations:
-    """The last turns of all tenants, each found by its own tenant only. For one event loop."""
+    """The last turns of all tenants, each found by its own tenant only. For one event loop.
 
-    def __init__(self, most: int = MOST_TURNS, most_bytes: int = MOST_BYTES) -> None:
-        self._turns: OrderedDict[str, Turn] = OrderedDict()
+    Where there is no room, the tenant with most loses its oldest: who fills the memory fills it
+    with their own.
+    """
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self._turns: defaultdict[str, OrderedDict[str, Turn]] = defaultdict(OrderedDict)
+        self._bytes: Counter[str] = Counter()
         self._most = most
-        self._most_bytes = most_bytes
-        self._bytes = 0
 
-    def keep(self, name: str, turn: Turn) -> None:
-        """Remember a turn, forgetting the oldest ones when there are too many."""
-        self._turns[name] = turn
-        self._bytes += turn.size
-        while len(self._turns) > self._most or self._bytes > self._most_bytes:
-            _, old = self._turns.popitem(last=False)
-            self._bytes -= old.size
+    def keep(self, tenant: str, name: str, turn: Turn) -> None:
+        """Remember a turn."""
+        self._turns[tenant][name] = turn
+        self._bytes[tenant] += turn.size
+        while self._bytes.total() > self._most:
+            [(biggest, _)] = self._bytes.most_common(1)
+            self.drop(biggest, next(iter(self._turns[biggest])))
 
-    def find(self, name: str, tenant: str) -> Turn | None:
-        turn = self._turns.get(name)
-        return turn if turn is not None and turn.tenant == tenant else None
+    def find(self, tenant: str, name: str) -> Turn | None:
+        return self._turns[tenant].get(name)
 
-    def drop(self, name: str, tenant: str) -> bool:
+    def drop(self, tenant: str, name: str) -> bool:
         """Forget a turn; False when the tenant has none of this name."""
-        turn = self.find(name, tenant)
+        turn = self._turns[tenant].pop(name, None)
         if turn is None:
             return False
-        del self._turns[name]
-        self._bytes -= turn.size
+        self._bytes[tenant] -= turn.size
         return True
 
 

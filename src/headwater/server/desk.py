@@ -6,18 +6,21 @@ without a bound only moves a client's time-out to the end of it.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
-from headwater.server.errors import ApiError
+from headwater.server.errors import busy
 from headwater.server.tenants import Tenant
 
 
 class Seat:
-    """A request's place, until it leaves. Leaving twice does nothing."""
+    """A request's place since a time (monotonic seconds), until it leaves. Leaving twice does
+    nothing."""
 
     def __init__(self, desk: Desk, tenant: Tenant) -> None:
+        self.tenant = tenant
+        self.since = time.monotonic()
         self._desk = desk
-        self._tenant = tenant
         self._waits = True
         self._left = False
 
@@ -31,7 +34,7 @@ class Seat:
         if not self._left:
             self._left = True
             self.served()
-            self._desk.busy[self._tenant.name] -= 1
+            self._desk.busy[self.tenant.name] -= 1
 
 
 class Desk:
@@ -48,23 +51,23 @@ class Desk:
         """Raises ApiError, 429 when there is no place and 503 when the server is ending."""
         if self.is_closed:
             self.refused[tenant.name, "draining"] += 1
-            raise ApiError(503, "The server is ending; ask another one.", retry_after=1)
+            raise busy(503, "The server is ending; ask another one.", code="draining", seconds=1)
         if self.busy[tenant.name] >= tenant.max_requests:
             self.refused[tenant.name, "quota"] += 1
-            raise ApiError(
+            raise busy(
                 429,
                 f"{tenant.max_requests} requests are unfinished already, as many as you may have; "
                 "wait for one.",
                 code="too_many_requests",
-                retry_after=1,
+                seconds=1,
             )
         if self.waiting >= self._most:
             self.refused[tenant.name, "queue"] += 1
-            raise ApiError(
+            raise busy(
                 429,
                 f"{self._most} requests are waiting already; ask again later.",
                 code="queue_full",
-                retry_after=2,
+                seconds=2,
             )
         self.waiting += 1
         self.busy[tenant.name] += 1

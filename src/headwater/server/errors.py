@@ -6,12 +6,22 @@ Anthropic  {"type": "error", "error": {"type": ..., "message": ...}}
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
-from headwater.errors import BadRequest, Cancelled, EngineStopped, HeadwaterError, ModelRefused
+from headwater.errors import (
+    BadRequest,
+    BadSetting,
+    Cancelled,
+    EngineStopped,
+    HeadwaterError,
+    ModelNotFound,
+    ModelRefused,
+    PromptTooLong,
+)
 
 
 class ApiError(Exception):
@@ -24,14 +34,19 @@ class ApiError(Exception):
         *,
         param: str | None = None,
         code: str | None = None,
-        retry_after: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.param = param
         self.code = code
-        self.retry_after = retry_after
+        self.headers = headers or {}
+
+
+def busy(status: int, message: str, *, code: str, seconds: int) -> ApiError:
+    """An error that says when to ask again."""
+    return ApiError(status, message, code=code, headers={"Retry-After": str(seconds)})
 
 
 _OPENAI = {
@@ -39,7 +54,11 @@ _OPENAI = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    409: "conflict_error",
     413: "invalid_request_error",
+    415: "invalid_request_error",
     429: "rate_limit_error",
     504: "timeout_error",
 }
@@ -48,7 +67,11 @@ _ANTHROPIC = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    409: "invalid_request_error",
     413: "request_too_large",
+    415: "invalid_request_error",
     429: "rate_limit_error",
     503: "overloaded_error",
     504: "timeout_error",
@@ -58,14 +81,17 @@ _ANTHROPIC = {
 def error_of(error: HeadwaterError) -> ApiError:
     """An error of the library as one of the API."""
     match error:
-        case BadRequest() | ModelRefused():
+        case PromptTooLong():
+            return ApiError(400, str(error), code="context_length_exceeded")
+        case BadRequest() | BadSetting() | ModelNotFound() | ModelRefused():
             return ApiError(400, str(error))
         case Cancelled():
             return ApiError(504, "The request was ended before it finished.", code="cancelled")
         case EngineStopped():
-            return ApiError(503, str(error), code="engine_stopped")
-        case _:
-            return ApiError(500, str(error))
+            # Why stands in the log: it may be about anybody's request.
+            return ApiError(503, "The engine has stopped.", code="engine_stopped")
+        case _:  # as things are now: weights are being replaced, say
+            return ApiError(409, str(error), code="conflict")
 
 
 def body_of(error: ApiError, path: str) -> dict[str, Any]:
@@ -84,9 +110,18 @@ def body_of(error: ApiError, path: str) -> dict[str, Any]:
     }
 
 
+def event_of(error: ApiError, path: str) -> tuple[str | None, dict[str, Any]]:
+    """The error as the last event of a stream: its name, if the API names its events, and data."""
+    body = body_of(error, path)
+    if path.startswith("/v1/messages"):
+        return "error", body
+    if path.startswith("/v1/responses"):
+        # Clients that know only OpenAI's type of this event find the same beside `error`.
+        plain = {"message": error.message, "param": error.param, "code": error.code}
+        return "error", {"type": "error"} | plain | body
+    return None, body
+
+
 def error_response(error: ApiError, path: str) -> Response:
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    if error.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
     content = msgspec.json.encode(body_of(error, path))
-    return Response(content, error.status, headers, media_type="application/json")
+    return Response(content, error.status, error.headers, media_type="application/json")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headwater.server.answer import json_response
-from headwater.server.caller import CallerOf, ServiceOf
+from headwater.server.caller import CallerOf, ServiceOf, admin_of
+from headwater.server.config import is_loopback
+from headwater.server.shapes.fields import require_model
 
 router = APIRouter()
 
@@ -27,8 +27,12 @@ async def readyz(service: ServiceOf) -> Response:
 
 
 @router.get("/metrics", summary="Metrics for Prometheus")
-async def metrics(service: ServiceOf) -> Response:
-    text = await asyncio.to_thread(service.recorder.metrics.text)
+async def metrics(request: Request, service: ServiceOf) -> Response:
+    """They name all tenants: where others than this machine's users can ask, and tenants have
+    keys, an admin's is needed."""
+    if not service.tenants.is_open and not is_loopback(service.config.host):
+        admin_of(request)
+    text = await service.ask(service.recorder.metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -39,8 +43,6 @@ async def models(caller: CallerOf, service: ServiceOf) -> Response:
 
 @router.get("/v1/models/{name:path}", summary="The same by name")
 async def model(name: str, caller: CallerOf, service: ServiceOf) -> Response:
-    from headwater.server.shapes.fields import require_model
-
     require_model(name, service.model)
     return json_response(_model(service))
 

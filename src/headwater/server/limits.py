@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater.server.errors import ApiError, error_response
 
 
 class BodyLimit:
-    """Answers 413 to a body of more than `most` bytes, without reading the rest of it."""
+    """Answers 413 to a body of more than `most` bytes, without keeping the rest of it."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
@@ -22,8 +21,7 @@ class BodyLimit:
             return
         length = Headers(scope=scope).get("content-length", "")
         if length.isdigit() and int(length) > self._most:
-            error = ApiError(413, f"{self._sentence}.")
-            await error_response(error, scope["path"])(scope, receive, send)
+            await error_response(self._error(), scope["path"])(scope, receive, send)
             return
         seen = 0
 
@@ -32,11 +30,10 @@ class BodyLimit:
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self._most:
-                raise HTTPException(413, self._sentence)
+                raise self._error()
             return message
 
         await self._app(scope, counted, send)
 
-    @property
-    def _sentence(self) -> str:
-        return f"The body has more than {self._most} bytes; send less"
+    def _error(self) -> ApiError:
+        return ApiError(413, f"The body has more than {self._most} bytes; send less.")

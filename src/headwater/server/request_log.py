@@ -7,6 +7,7 @@ studied; what was said cannot be read from them, nor guessed without the server'
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +15,8 @@ from typing import Protocol
 import msgspec
 
 from headwater.errors import BadSetting
+
+log = logging.getLogger(__name__)
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +62,7 @@ class FileLog:
         """Raises BadSetting when the file cannot be written."""
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.fchmod(descriptor, 0o600)  # it may have been there already
         except OSError as error:
             raise BadSetting(f"The log {path} cannot be written: {error.strerror}.") from error
         self._file = os.fdopen(descriptor, "wb", buffering=0)
@@ -69,6 +73,7 @@ class FileLog:
             try:
                 self._file.write(msgspec.json.encode(line) + b"\n")
             except OSError:
+                log.exception("The request log ends here.")
                 self._file.close()
 
     def close(self) -> None:

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import signal
 import socket
-from collections import Counter
+import threading
+import time
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
+from functools import partial
 from types import FrameType
+from typing import Any, cast
 
 import uvicorn
 
 from headwater.engine.api import Headwater
-from headwater.engine.loaded import LoadedModel
-from headwater.engine.stats import Stats
 from headwater.errors import BadSetting, EngineStopped
 from headwater.observe.metrics import Metrics, Moment
 from headwater.server.app import create_app
 from headwater.server.config import ServerConfig
+from headwater.server.connection import Connection
+from headwater.server.errors import ApiError
+from headwater.server.moment import moment_of
 from headwater.server.recorder import Recorder
 from headwater.server.request_log import request_log
 from headwater.server.service import Service
+from headwater.server.tenants import ANYONE
+
+log = logging.getLogger(__name__)
+
+LAST_WORDS = 3
+"""Seconds for answers that were cut off to reach their clients."""
 
 
 def listen(config: ServerConfig) -> socket.socket:
@@ -41,9 +52,10 @@ def listen(config: ServerConfig) -> socket.socket:
 
 def load(config: ServerConfig) -> Headwater:
     """The engine a configuration asks for. Raises HeadwaterError for what cannot work."""
-    loaded = LoadedModel.load(config.model, config.dtype, config.device)
     return Headwater(
-        loaded,
+        config.model,
+        dtype=config.dtype,
+        device=config.device,
         secret=config.secret_file,
         log=config.event_log,
         **config.engine_options(),
@@ -57,57 +69,98 @@ def serve(
 
     ready: called when requests are answered.
     """
-    service = make_service(hw, config)
-    settings = uvicorn.Config(
-        create_app(service),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        timeout_graceful_shutdown=max(1, int(config.drain)),
-        limit_concurrency=None,
-    )
-    server = _Server(settings, service, ready)
+    server = Server(make_service(hw, config), ready)
     try:
         server.run(sockets=[bound])
     finally:
-        hw.close("cancel")
-        service.recorder.close()
+        server.close()
+        _close(hw, config.stall)
 
 
 def make_service(hw: Headwater, config: ServerConfig) -> Service:
     """A service around an engine."""
-    name = config.served_name or hw.loaded.folder.name
-    refused: Counter[tuple[str, str]] = Counter()
-    metrics = Metrics(_moment(hw, name, refused))
-    recorder = Recorder(metrics, request_log(config.request_log), hw.chunk_names)
+
+    def moment() -> Moment | None:  # asked at a scrape, when there is a service
+        return moment_of(service)
+
+    names = [tenant.name for tenant in config.tenants or (ANYONE,)]
+    recorder = Recorder(Metrics(moment, names), request_log(config.request_log), hw.chunk_names)
     service = Service(hw, config, recorder)
-    service.desk.refused = refused
     return service
 
 
-class _Server(uvicorn.Server):
-    """Stops letting requests in at the first signal; a second one ends at once."""
+class Server(uvicorn.Server):
+    """Listens for a service until a signal comes. The first one closes the desk: what runs goes on
+    for a while, and who comes is told to ask elsewhere. A second one ends at once."""
 
-    def __init__(
-        self, settings: uvicorn.Config, service: Service, ready: Callable[[], None]
-    ) -> None:
-        super().__init__(settings)
+    def __init__(self, service: Service, ready: Callable[[], None]) -> None:
         self._service = service
         self._ready = ready
+        self._drained_by: float | None = None
+        self._has_told = False
+        protocol = partial(Connection, patience=service.config.send_timeout)
+        settings = uvicorn.Config(
+            create_app(service),
+            http=cast("Any", protocol),
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_keep_alive=60,  # a client that is about to ask again must not find it closed
+            timeout_graceful_shutdown=LAST_WORDS,
+        )
+        super().__init__(settings)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._ready()
 
+    async def on_tick(self, counter: int) -> bool:
+        """Called ten times a second; whether to end."""
+        self._tell_of_a_crash()
+        ends = await super().on_tick(counter)
+        return ends or self._is_drained
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.desk.is_closed = True
+        ended = "The server ended before the request did."
+        self._service.fail(ApiError(503, ended, code="draining"))
+        await super().shutdown(sockets)
+
+    def close(self) -> None:
+        self._service.close()
+
+    @property
+    def _is_drained(self) -> bool:
+        if self._drained_by is None:
+            return False
+        return not self._service.unfinished or time.monotonic() > self._drained_by
+
+    def _tell_of_a_crash(self) -> None:
+        """Once, in the log: clients are only told that the engine has stopped."""
+        if self._service.hw.healthy or self._has_told:
+            return
+        self._has_told = True
+        try:
+            self._service.hw.stats()
+        except EngineStopped as error:
+            log.critical("%s", error, exc_info=error.__cause__)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._service.desk.is_closed = True
-        super().handle_exit(sig, frame)
+        if self._drained_by is None:
+            self._drained_by = time.monotonic() + self._service.config.drain
+        else:
+            super().handle_exit(sig, frame)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Uvicorn raises the signal again when it has ended; here ending is what was asked for."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         before = {
             each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)
         }
@@ -118,42 +171,11 @@ class _Server(uvicorn.Server):
                 signal.signal(each, handler)
 
 
-def _moment(
-    hw: Headwater, name: str, refused: Counter[tuple[str, str]]
-) -> Callable[[], Moment | None]:
-    def moment() -> Moment | None:
-        try:
-            stats = hw.stats()
-        except EngineStopped:
-            return None
-        return _moment_of(hw, name, stats, refused)
-
-    return moment
-
-
-def _moment_of(hw: Headwater, name: str, stats: Stats, refused: Counter[tuple[str, str]]) -> Moment:
-    pages = stats.pages
-    return Moment(
-        pages={
-            "free": pages.free,
-            "cached": pages.cached,
-            "private": pages.private,
-            "in_io": pages.in_io,
-        },
-        page_bytes=hw.page_bytes,
-        pinned=pages.pinned,
-        evicted=pages.evicted,
-        sequences={
-            "running": stats.running,
-            "loading": stats.loading,
-            "waiting": stats.waiting,
-        },
-        leases=stats.leases,
-        promises=stats.promises,
-        holds=stats.holds,
-        steps=hw.progress.steps,
-        shares=stats.shares,
-        ready=hw.healthy,
-        info={"version": version("headwater"), "model": name, "epoch": stats.epoch[:16]},
-        refused=dict(refused),
-    )
+def _close(hw: Headwater, patience: float) -> None:
+    """End the engine. One that hangs in a step would keep the process for ever."""
+    closing = threading.Thread(target=hw.close, args=("cancel",), daemon=True)
+    closing.start()
+    closing.join(patience)
+    if closing.is_alive():
+        log.critical("A step did not end within %g s; the process ends without it.", patience)
+        os._exit(1)

@@ -1,26 +1,32 @@
-"""What all handlers share: the engine, who may ask it, and the way of a request through it."""
+"""What all handlers share: the engine, who may ask it, and what is remembered of it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
 
 from fastapi import Request
 
+from headwater.cache.tokens import count
 from headwater.engine.api import Headwater
 from headwater.engine.asked import Prompt
-from headwater.engine.generation import AsyncGeneration
-from headwater.engine.results import End, Piece, Result, Timing
-from headwater.errors import Cancelled, HeadwaterError
-from headwater.observe.explain import Report
+from headwater.errors import PromptTooLong
 from headwater.server.config import ServerConfig
 from headwater.server.conversations import Conversations
 from headwater.server.desk import Desk, Seat
-from headwater.server.errors import ApiError, error_of
-from headwater.server.recorder import Ended, Recorder
-from headwater.server.tenants import Tenant, Tenants
+from headwater.server.errors import ApiError
+from headwater.server.recorder import Recorder
+from headwater.server.running import Deadline, Running
+from headwater.server.tenants import Tenants
+
+Answer = TypeVar("Answer")
+
+ASKERS = 4
+"""Threads that wait for the engine. They are not those in which prompts become tokens: a step that
+takes long would stop these, too."""
 
 
 class Service:
@@ -35,6 +41,8 @@ class Service:
         self.conversations = Conversations()
         self.model = config.served_name or hw.loaded.folder.name
         self.began = int(time.time())
+        self.unfinished: set[Running] = set()
+        self._askers = ThreadPoolExecutor(ASKERS, "headwater-asks")
 
     @property
     def has_admin(self) -> bool:
@@ -52,174 +60,65 @@ class Service:
             return "The server is ending."
         if not self.hw.healthy:
             return "The engine has stopped."
-        since = self.hw.progress.since
-        if since is not None and time.monotonic() - since > self.config.stall:
-            return f"A step has been running for more than {self.config.stall:.0f} s."
+        if self.is_stalled:
+            return f"A step has been running for more than {self.config.stall:g} s."
         return None
 
+    @property
+    def is_stalled(self) -> bool:
+        """The present step takes longer than any should."""
+        since = self.hw.progress.since
+        return since is not None and time.monotonic() - since > self.config.stall
+
     async def tokens(self, prompt: Prompt, keywords: dict[str, Any]) -> bytes:
-        """A prompt as packed token ids, made in a thread of its own. Raises ApiError."""
-        try:
-            return await asyncio.to_thread(self.hw.tokens, prompt, **keywords)
-        except HeadwaterError as error:
-            raise error_of(error) from error
+        """A prompt as packed token ids, made in a thread of its own. Raises BadRequest."""
+        return await asyncio.to_thread(self.hw.tokens, prompt, **keywords)
+
+    async def ask(self, what: Callable[[], Answer]) -> Answer:
+        """Ask the engine's thread, which answers between two steps. Raises HeadwaterError."""
+        return await asyncio.get_running_loop().run_in_executor(self._askers, what)
 
     async def begin(
-        self, tenant: Tenant, asked: Sequence[tuple[Prompt, dict[str, Any]]], deadline: float | None
+        self, seat: Seat, asked: Sequence[tuple[Prompt, dict[str, Any]]], deadline: float | None
     ) -> Running:
-        """Let a request in and start it, one generation a prompt.
+        """Start a request that was let in, one generation a prompt.
 
-        Raises ApiError; nothing runs then.
+        deadline: seconds, at most the server's own. Raises ApiError and HeadwaterError; nothing
+        runs then.
         """
-        seat = self.desk.enter(tenant)
-        generations: list[AsyncGeneration] = []
+        limit = Deadline.of(deadline, self.config.deadline)
+        running = Running(seat, self.recorder, limit, self.unfinished.discard)
+        self.unfinished.add(running)
         try:
             for prompt, keywords in asked:
-                generations.append(await self.hw.asubmit(prompt, **keywords))
-        except BaseException as error:
-            for generation in generations:
-                generation.cancel()
-            seat.leave()
-            if isinstance(error, HeadwaterError):
-                raise error_of(error) from error
+                generation = await self.hw.asubmit(prompt, **keywords)
+                running.listen(generation, keywords.get("salt", ""))
+                require_context(generation.prompt, self.hw.recipe.settings.context)
+        except BaseException:
+            running.leave()
             raise
-        limit = min(self.config.deadline, deadline or self.config.deadline)
-        owner = Owner(tenant, asked[0][1].get("salt", ""))
-        return Running(self, owner, seat, generations, limit)
+        return running
+
+    def fail(self, error: ApiError) -> None:
+        """End every unfinished request with an error."""
+        for running in list(self.unfinished):
+            running.fail(error)
+
+    def close(self) -> None:
+        self._askers.shutdown(wait=False)
+        self.recorder.close()
 
 
-class Running:
-    """A request that was let in: its generations, its seat and its deadline."""
+def require_context(prompt: bytes, context: int) -> None:
+    """The engine would refuse it as well, but without the code that OpenAI's clients know.
 
-    def __init__(
-        self,
-        service: Service,
-        owner: Owner,
-        seat: Seat,
-        generations: list[AsyncGeneration],
-        limit: float,
-    ) -> None:
-        self.generations = generations
-        self._recorder = service.recorder
-        self._owner = owner
-        self._seat = seat
-        self._began = time.monotonic()
-        self._is_late = False
-        self._limit = limit
-        self._timer = asyncio.get_running_loop().call_later(limit, self._late)
-
-    async def results(self) -> list[Result]:
-        """Wait for all. Raises ApiError. The request has left when this returns."""
-        results: list[Result] = []
-        try:
-            for generation in self.generations:
-                results.append(await generation.result())
-                self._complete(generation, results[-1])
-        except HeadwaterError as error:
-            raise self._error(self.generations[len(results)], error) from error
-        finally:
-            self.leave()
-        return results
-
-    async def pieces(self) -> AsyncGenerator[list[tuple[int, Piece]], None]:
-        """Pieces as they come, each with the number of its prompt. Raises ApiError."""
-        try:
-            async for index, batch in _merged(self.generations):
-                if isinstance(batch, HeadwaterError):
-                    raise self._error(self.generations[index], batch) from batch
-                self._seat.served()
-                if batch[-1].end is not None:
-                    self._complete(self.generations[index], batch[-1].end)
-                yield [(index, piece) for piece in batch]
-        finally:
-            self.leave()
-
-    def leave(self) -> None:
-        """End the request, whatever it has come to. Again does nothing."""
-        self._timer.cancel()
-        for generation in self.generations:
-            generation.cancel()
-        self._seat.leave()
-
-    def _late(self) -> None:
-        self._is_late = True
-        for generation in self.generations:
-            generation.cancel()
-
-    def _complete(self, generation: AsyncGeneration, end: Result | End) -> None:
-        self._record(generation, "complete", end.cache, end.timing)
-
-    def _error(self, generation: AsyncGeneration, error: HeadwaterError) -> ApiError:
-        if not isinstance(error, Cancelled):
-            return error_of(error)
-        if isinstance(error.report, Report):
-            spent = time.monotonic() - self._began
-            self._record(generation, "cut off", error.report, Timing(spent, spent))
-        if not self._is_late:
-            return error_of(error)
-        message = f"The request did not finish within {self._limit:.0f} s."
-        return ApiError(504, message, code="deadline")
-
-    def _record(
-        self, generation: AsyncGeneration, outcome: str, report: Report, timing: Timing
-    ) -> None:
-        owner = self._owner
-        self._recorder.ended(
-            Ended(
-                owner.tenant.name,
-                owner.tenant.sharing,
-                owner.salt,
-                generation.prompt,
-                outcome,
-                report,
-                timing,
-            )
+    Raises PromptTooLong.
+    """
+    if count(prompt) > context:
+        raise PromptTooLong(
+            f"The prompt has {count(prompt)} tokens, but the model's context is {context}; "
+            "shorten the prompt."
         )
-
-
-class Owner(NamedTuple):
-    """Whose a request is, and under which salt its prompt is cached."""
-
-    tenant: Tenant
-    salt: str
-
-
-Batch = list[Piece] | HeadwaterError
-
-
-async def _merged(
-    generations: Sequence[AsyncGeneration],
-) -> AsyncGenerator[tuple[int, Batch], None]:
-    """The batches of several generations as they come, or the error that ends one."""
-    if len(generations) == 1:
-        try:
-            async for batch in generations[0].batches():
-                yield 0, batch
-        except HeadwaterError as error:
-            yield 0, error
-        return
-    queue: asyncio.Queue[tuple[int, Batch | None]] = asyncio.Queue()
-
-    async def read(index: int) -> None:
-        try:
-            async for batch in generations[index].batches():
-                queue.put_nowait((index, batch))
-            queue.put_nowait((index, None))
-        except HeadwaterError as error:
-            queue.put_nowait((index, error))
-
-    tasks = [asyncio.create_task(read(index)) for index in range(len(generations))]
-    try:
-        left = len(tasks)
-        while left:
-            index, came = await queue.get()
-            if came is None:
-                left -= 1
-            else:
-                yield index, came
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 def service_of(request: Request) -> Service:

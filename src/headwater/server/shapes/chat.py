@@ -10,9 +10,10 @@ from pydantic import Field
 from starlette.responses import Response
 
 from headwater.engine.results import Choice, End, Piece, Result
-from headwater.server.answer import answer_stream, answer_whole
-from headwater.server.caller import CallerOf, ServiceOf
+from headwater.server.answer import answer
+from headwater.server.caller import CallerOf, SeatOf, ServiceOf
 from headwater.server.errors import ApiError
+from headwater.server.json_route import JsonRoute
 from headwater.server.shapes.common import (
     BytesOf,
     OpenAIBody,
@@ -26,7 +27,7 @@ from headwater.server.shapes.fields import require_model, require_supported
 from headwater.server.shapes.messages_in import chat_messages
 from headwater.server.sse import DONE, event
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 class ChatBody(OpenAIBody):
@@ -43,15 +44,15 @@ class ChatBody(OpenAIBody):
 
     def asked(self, context: int) -> dict[str, Any]:
         """The engine's keywords."""
-        most = self.max_completion_tokens or self.max_tokens
         if self.max_tokens == 0:
             raise ApiError(400, "max_tokens must be 1 or more.", param="max_tokens")
+        most = self.max_completion_tokens or self.max_tokens
         named = self.keywords() | {"max_tokens": context if most is None else most}
         if self.logprobs:
             named["logprobs"] = self.top_logprobs or 0
         elif self.top_logprobs:
             raise ApiError(400, "top_logprobs needs logprobs to be true.", param="top_logprobs")
-        if self.tools and (self.model_extra or {}).get("tool_choice") not in ("none",):
+        if self.tools and (self.model_extra or {}).get("tool_choice") != "none":
             named["tools"] = self.tools
         if self.chat_template_kwargs:
             named["template_options"] = self.chat_template_kwargs
@@ -59,19 +60,18 @@ class ChatBody(OpenAIBody):
 
 
 @router.post("/v1/chat/completions", summary="Answer a conversation")
-async def chat(body: ChatBody, request: Request, caller: CallerOf, service: ServiceOf) -> Response:
+async def chat(
+    body: ChatBody, request: Request, caller: CallerOf, seat: SeatOf, service: ServiceOf
+) -> Response:
     require_supported(body)
     require_model(body.model, service.model)
     controls = body.controls()
     asked = body.asked(service.hw.recipe.settings.context) | caller.asked(controls)
-    running = await service.begin(
-        caller.tenant, [(chat_messages(body.messages), asked)], controls.deadline
-    )
+    prompt = chat_messages(body.messages)
+    running = await service.begin(seat, [(prompt, asked)], controls.deadline)
     told = caller.is_told(controls, always=service.config.report)
     shape = ChatShape(service.model, body, service.hw.loaded.tokenizer.bytes_of, told)
-    if body.stream:
-        return await answer_stream(request, running, shape, service.config.send_timeout)
-    return await answer_whole(request, running, shape)
+    return await answer(request, running, shape, stream=body.stream)
 
 
 class ChatShape:
@@ -108,7 +108,7 @@ class ChatShape:
         return {"content": [chat_logprob(self._bytes_of, t, f) for t, f in entries]}
 
     def opening(self) -> Iterable[bytes]:
-        for index in range(self._body.n):
+        for index in range(self._body.answers):
             yield self._chunk(index, {"role": "assistant", "content": ""}, None)
 
     def events(self, prompt: int, piece: Piece) -> Iterable[bytes]:

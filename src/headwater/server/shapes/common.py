@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from headwater.engine.results import End, Result, Usage
 from headwater.engine.sampling import TokenLogprobs
 from headwater.server.caller import Controls
-from headwater.server.errors import ApiError
 
 BytesOf = Callable[[int], bytes]
 
@@ -28,7 +27,7 @@ class Body(BaseModel):
     top_p: float | None = Field(None, gt=0, le=1)
     top_k: int | None = Field(None, ge=-1, description="-1 and 0 mean all tokens.")
     stream: bool | None = None
-    headwater: Controls = Controls()
+    headwater: Controls | None = Field(None, description="What the cache may do, and tell.")
     cache_salt: str | None = Field(None, max_length=256, description="As headwater.salt.")
     priority: int | None = Field(None, gt=-500, lt=500, description="As headwater.priority.")
 
@@ -39,7 +38,7 @@ class Body(BaseModel):
             for name, value in (("salt", self.cache_salt), ("priority", self.priority))
             if value is not None
         }
-        return self.headwater.model_copy(update=named)
+        return (self.headwater or Controls()).model_copy(update=named)
 
     def sampling(self) -> dict[str, Any]:
         """The engine's keywords for how tokens are drawn."""
@@ -54,23 +53,25 @@ class StreamOptions(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class OpenAIBody(Body):
     """Fields that OpenAI's two completion APIs share, and vLLM's beside them."""
 
-    n: int = Field(1, ge=1, le=128)
+    n: int | None = Field(None, ge=1, le=128, description="Answers to a prompt; 1 if not given.")
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
     seed: int | None = None
     max_tokens: int | None = Field(None, ge=0)
-    ignore_eos: bool = False
+    ignore_eos: bool | None = None
     stream_options: StreamOptions | None = None
 
     def keywords(self) -> dict[str, Any]:
         """The engine's keywords, `max_tokens` and log-probabilities left out."""
-        named: dict[str, Any] = self.sampling() | {"n": self.n, "ignore_eos": self.ignore_eos}
+        named: dict[str, Any] = self.sampling() | {"n": self.answers}
+        if self.ignore_eos:
+            named["ignore_eos"] = True
         if self.stop:
             named["stop"] = self.stop
         if self.stop_token_ids:
@@ -80,8 +81,13 @@ class OpenAIBody(Body):
         return named
 
     @property
+    def answers(self) -> int:
+        """To each prompt."""
+        return self.n or 1
+
+    @property
     def wants_usage(self) -> bool:
-        return self.stream_options is not None and self.stream_options.include_usage
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
 
 
 def new_id(prefix: str) -> str:
@@ -127,14 +133,3 @@ def chat_logprob(bytes_of: BytesOf, token: int, found: TokenLogprobs) -> dict[st
 def _entry(bytes_of: BytesOf, token: int, logprob: float) -> dict[str, Any]:
     raw = bytes_of(token)
     return {"token": raw.decode(errors="replace"), "logprob": logprob, "bytes": list(raw)}
-
-
-def require_context(prompt_tokens: int, context: int) -> None:
-    """Raises ApiError, 400, with the code that OpenAI's clients know."""
-    if prompt_tokens > context:
-        raise ApiError(
-            400,
-            f"The prompt has {prompt_tokens} tokens, but the model's context is {context}; "
-            "shorten the prompt.",
-            code="context_length_exceeded",
-        )

@@ -12,9 +12,10 @@ from starlette.responses import Response
 from headwater.cache.tokens import unpack
 from headwater.engine.results import Choice, End, Piece, Result
 from headwater.engine.sampling import TokenLogprobs
-from headwater.server.answer import answer_stream, answer_whole
-from headwater.server.caller import CallerOf, ServiceOf
+from headwater.server.answer import answer
+from headwater.server.caller import CallerOf, SeatOf, ServiceOf
 from headwater.server.errors import ApiError
+from headwater.server.json_route import JsonRoute
 from headwater.server.shapes.common import (
     BytesOf,
     OpenAIBody,
@@ -27,8 +28,9 @@ from headwater.server.shapes.common import (
 from headwater.server.shapes.fields import require_model, require_supported
 from headwater.server.sse import DONE, event
 
-router = APIRouter()
-MOST_PROMPTS = 128
+router = APIRouter(route_class=JsonRoute)
+MOST_ANSWERS = 128
+"""To all prompts of a request together."""
 
 
 class CompletionBody(OpenAIBody):
@@ -36,7 +38,7 @@ class CompletionBody(OpenAIBody):
 
     prompt: str | list[int] | list[str] | list[list[int]]
     logprobs: int | None = Field(None, ge=0, le=20)
-    echo: bool = False
+    echo: bool | None = None
 
     def prompts(self) -> list[str | list[int]]:
         """The prompts, however many."""
@@ -47,8 +49,8 @@ class CompletionBody(OpenAIBody):
             raise ApiError(400, "prompt is empty; send at least one token.", param="prompt")
         if isinstance(given[0], int):
             return [given]  # type: ignore[list-item]
-        if len(given) > MOST_PROMPTS:
-            raise ApiError(400, f"At most {MOST_PROMPTS} prompts a request.", param="prompt")
+        if len(given) * self.answers > MOST_ANSWERS:
+            raise ApiError(400, f"At most {MOST_ANSWERS} answers a request.", param="prompt")
         return list(given)  # type: ignore[arg-type]
 
     def asked(self) -> dict[str, Any]:
@@ -58,13 +60,13 @@ class CompletionBody(OpenAIBody):
         most = 16 if self.max_tokens is None else max(self.max_tokens, 1)
         named = self.keywords() | {"max_tokens": most}
         if self.logprobs is not None:
-            named |= {"logprobs": self.logprobs, "prompt_logprobs": self.echo}
+            named |= {"logprobs": self.logprobs, "prompt_logprobs": bool(self.echo)}
         return named
 
 
 @router.post("/v1/completions", summary="Continue texts or token ids")
 async def completions(
-    body: CompletionBody, request: Request, caller: CallerOf, service: ServiceOf
+    body: CompletionBody, request: Request, caller: CallerOf, seat: SeatOf, service: ServiceOf
 ) -> Response:
     require_supported(body)
     require_model(body.model, service.model)
@@ -73,15 +75,11 @@ async def completions(
     controls = body.controls()
     asked = body.asked() | caller.asked(controls)
     prompts = body.prompts()
-    running = await service.begin(
-        caller.tenant, [(prompt, asked) for prompt in prompts], controls.deadline
-    )
+    running = await service.begin(seat, [(each, asked) for each in prompts], controls.deadline)
     told = caller.is_told(controls, always=service.config.report)
     echoes = [unpack(each.prompt).tolist() for each in running.generations]
     shape = CompletionShape(service.model, body, echoes, service.hw.loaded.tokenizer.bytes_of, told)
-    if body.stream:
-        return await answer_stream(request, running, shape, service.config.send_timeout)
-    return await answer_whole(request, running, shape)
+    return await answer(request, running, shape, stream=body.stream)
 
 
 class CompletionShape:
@@ -130,7 +128,7 @@ class CompletionShape:
             tokens = echo + tokens
             logprobs = [None, *result.prompt_logprobs, *logprobs]
         return {
-            "index": prompt * self._body.n + choice.index,
+            "index": prompt * self._body.answers + choice.index,
             "text": text,
             "logprobs": self._logprobs(tokens, logprobs, 0),
             "finish_reason": choice.finish_reason,
@@ -163,7 +161,7 @@ class CompletionShape:
         return ()
 
     def events(self, prompt: int, piece: Piece) -> Iterable[bytes]:
-        index = prompt * self._body.n + piece.choice
+        index = prompt * self._body.answers + piece.choice
         if piece.text or piece.logprobs or piece.finish_reason is not None:
             offset = self._offsets.get(index, 0)
             logprobs = self._logprobs(piece.tokens, piece.logprobs, offset)

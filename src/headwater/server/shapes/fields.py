@@ -11,38 +11,57 @@ from headwater.server.errors import ApiError
 
 HARMLESS = frozenset(
     {
+        "inference_geo",
+        "max_tool_calls",
         "metadata",
         "parallel_tool_calls",
         "prompt_cache_key",
+        "prompt_cache_options",
         "prompt_cache_retention",
         "safety_identifier",
         "service_tier",
         "store",
+        "stream_options",
         "user",
     }
 )
 """Their effect is on billing, storage or statistics, never on the answer."""
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "add_generation_prompt": (True,),
     "audio": (),
+    "background": (False,),
     "best_of": (1,),
+    "container": (),
+    "context_management": (),
+    "conversation": (),
     "frequency_penalty": (0, 0.0),
     "function_call": ("none", "auto"),
     "functions": ([],),
+    "include": ([],),
+    "include_stop_str_in_output": (False,),
+    "length_penalty": (1, 1.0),
     "logit_bias": ({},),
     "min_p": (0, 0.0),
+    "min_tokens": (0,),
     "modalities": (["text"],),
+    "output_config": ({},),
     "prediction": (),
     "presence_penalty": (0, 0.0),
-    "reasoning": ({},),
+    "prompt": (),
+    "reasoning": ({}, {"effort": None}, {"effort": "none"}),
     "reasoning_effort": ("none",),
     "repetition_penalty": (1, 1.0),
     "response_format": ({"type": "text"},),
+    "skip_special_tokens": (True,),
     "suffix": ("",),
     "text": ({}, {"format": {"type": "text"}}),
     "thinking": ({"type": "disabled"},),
     "tool_choice": ("auto", "none", {"type": "auto"}, {"type": "none"}),
+    "top_logprobs": (0,),
     "truncation": ("disabled",),
+    "use_beam_search": (False,),
+    "verbosity": ("medium",),
     "web_search_options": (),
 }
 """Fields that would change the answer, with the values at which they do not."""

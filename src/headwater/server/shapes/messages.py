@@ -10,7 +10,7 @@ reused; they say up to where a prompt counts as written to the cache:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,15 +18,18 @@ from starlette.responses import Response
 
 from headwater.cache.tokens import common_prefix, count, unpack
 from headwater.engine.results import End, Piece, Result, Usage
-from headwater.server.answer import answer_stream, answer_whole, json_response
-from headwater.server.caller import CallerOf, ServiceOf
+from headwater.errors import BadRequest
+from headwater.server.answer import answer, json_response
+from headwater.server.caller import CallerOf, SeatOf, ServiceOf
 from headwater.server.errors import ApiError
+from headwater.server.json_route import JsonRoute
 from headwater.server.service import Service
 from headwater.server.shapes.common import Body, BytesOf, new_id, report_of
 from headwater.server.shapes.fields import require_model, require_supported
+from headwater.server.shapes.messages_in import tool_call
 from headwater.server.sse import event
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 Blocks = str | list[dict[str, Any]]
 
 
@@ -36,6 +39,9 @@ class PromptBody(Body):
     messages: list[dict[str, Any]]
     system: Blocks | None = None
     tools: list[dict[str, Any]] | None = None
+    cache_control: dict[str, Any] | None = Field(
+        None, description="A breakpoint at the end of the prompt."
+    )
 
     def conversation(self) -> list[dict[str, Any]]:
         """The messages as templates take them. Raises ApiError, 400."""
@@ -60,6 +66,8 @@ class PromptBody(Body):
 
         Tools come before the system prompt and that before the messages, as in Anthropic's API.
         """
+        if self.cache_control is not None:
+            return self
         for at in range(len(self.messages) - 1, -1, -1):
             content = self.messages[at].get("content")
             cut = _cut(content) if isinstance(content, list) else None
@@ -97,7 +105,7 @@ class TokenCount(BaseModel):
 
 @router.post("/v1/messages", summary="Answer a conversation in Anthropic's shape")
 async def messages(
-    body: MessagesBody, request: Request, caller: CallerOf, service: ServiceOf
+    body: MessagesBody, request: Request, caller: CallerOf, seat: SeatOf, service: ServiceOf
 ) -> Response:
     require_supported(body)
     require_model(body.model, service.model)
@@ -107,18 +115,16 @@ async def messages(
     written = await _written(service, body, prompt)
     asked = body.asked() | caller.asked(controls)
     asked.pop("tools", None)  # they are in the tokens
-    running = await service.begin(caller.tenant, [(unpack(prompt), asked)], controls.deadline)
+    running = await service.begin(seat, [(unpack(prompt), asked)], controls.deadline)
     told = caller.is_told(controls, always=service.config.report)
     tokenizer = service.hw.loaded.tokenizer
-    shape = MessagesShape(service.model, body, tokenizer.bytes_of, written, told)
-    shape.prompt_tokens = count(prompt)
-    if body.stream:
-        return await answer_stream(request, running, shape, service.config.send_timeout)
-    return await answer_whole(request, running, shape)
+    counts = Counts(count(prompt), written)
+    shape = MessagesShape(service.model, body, tokenizer.bytes_of, counts, told)
+    return await answer(request, running, shape, stream=body.stream)
 
 
 @router.post("/v1/messages/count_tokens", summary="Count a prompt's tokens")
-async def count_tokens(body: PromptBody, caller: CallerOf, service: ServiceOf) -> Response:
+async def count_tokens(body: PromptBody, seat: SeatOf, service: ServiceOf) -> Response:
     require_supported(body)
     require_model(body.model, service.model)
     prompt = await service.tokens(body.conversation(), body.keywords())
@@ -130,34 +136,37 @@ async def _written(service: Service, body: PromptBody, prompt: bytes) -> int:
     part = body.until_breakpoint()
     if part is None:
         return 0
-    head = part.conversation() if part.messages else _of_system(part)
-    if not head:
+    if not part.messages:  # without any, some templates write nothing, or refuse to
+        part = part.model_copy(update={"messages": [{"role": "user", "content": ""}]})
+    try:
+        head = await service.tokens(part.conversation(), body.keywords())
+    except BadRequest:  # the model's template wants the turns to alternate, say
         return 0
-    return common_prefix(await service.tokens(head, body.keywords()), prompt)
+    return common_prefix(head, prompt)
 
 
-def _of_system(part: PromptBody) -> list[dict[str, Any]]:
-    return [{"role": "system", "content": _text(part.system, "system")}] if part.system else []
+class Counts(NamedTuple):
+    """Tokens of a prompt: all, and those before its last breakpoint."""
+
+    prompt: int
+    written: int
 
 
 class MessagesShape:
     """Writes the answer to one conversation."""
-
-    prompt_tokens = 0
 
     def __init__(
         self,
         model: str,
         body: MessagesBody,
         bytes_of: BytesOf,
-        written: int,
+        counts: Counts,
         told: bool,  # noqa: FBT001 - data
     ) -> None:
-        """written: tokens before the prompt's last breakpoint."""
         self._model = model
         self._stops = tuple(body.stop_sequences or ())
         self._bytes_of = bytes_of
-        self._written = written
+        self._counts = counts
         self._told = told
         self._name = new_id("msg")
         self._text = ""
@@ -197,7 +206,7 @@ class MessagesShape:
 
     def _usage(self, usage: Usage) -> dict[str, Any]:
         read = usage.cached_tokens
-        created = max(self._written - read, 0)
+        created = max(self._counts.written - read, 0)
         return {
             "input_tokens": usage.prompt_tokens - read - created,
             "cache_creation_input_tokens": created,
@@ -207,7 +216,7 @@ class MessagesShape:
 
     def opening(self) -> Iterable[bytes]:
         # What was read from the cache is known, and said, at the end; clients take the last word.
-        usage = self._usage(Usage(self.prompt_tokens, 0, 0))
+        usage = self._usage(Usage(self._counts.prompt, 0, 0))
         start = self._message([], usage)
         yield event({"type": "message_start", "message": start}, "message_start")
         block = {"type": "text", "text": ""}
@@ -241,7 +250,7 @@ class MessagesShape:
 def _messages(message: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
     """One of Anthropic's messages: its text, its tool calls, and a message for each tool result."""
     role, content = message.get("role"), message.get("content")
-    if role not in {"user", "assistant", "system"}:
+    if not isinstance(role, str) or role not in {"user", "assistant", "system"}:
         raise ApiError(400, f"{where}.role is {role!r:.40}; it is user or assistant.", param=where)
     if not isinstance(content, list):
         return [{"role": role, "content": _text(content, f"{where}.content")}]
@@ -261,14 +270,12 @@ def _messages(message: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
     if texts or calls or not results:
         said: dict[str, Any] = {"role": role, "content": _text(texts, f"{where}.content")}
         if calls:
-            said["tool_calls"] = [_call(part) for part in calls]
+            said["tool_calls"] = [
+                tool_call(part.get("id", ""), part.get("name"), part.get("input", {}), where)
+                for part in calls
+            ]
         out.append(said)
     return out
-
-
-def _call(part: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": str(part.get("name", "")), "arguments": part.get("input", {})}
-    return {"id": str(part.get("id", "")), "type": "function", "function": function}
 
 
 def _tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:

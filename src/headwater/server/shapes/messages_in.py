@@ -20,9 +20,9 @@ def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 def _message(message: Mapping[str, Any], where: str) -> dict[str, Any]:
     role = message.get("role")
-    if role not in ROLES:
+    if not isinstance(role, str) or role not in ROLES:
         known = ", ".join(sorted(ROLES))
-        raise ApiError(400, f"{where}.role is {role!r}; it is one of {known}.", param=where)
+        raise ApiError(400, f"{where}.role is {role!r:.40}; it is one of {known}.", param=where)
     out: dict[str, Any] = {
         "role": "system" if role == "developer" else role,
         "content": text_of(message.get("content"), f"{where}.content"),
@@ -65,19 +65,19 @@ def _tool_calls(calls: Any, where: str) -> list[dict[str, Any]]:
     out = []
     for call in calls:
         function = call.get("function") if isinstance(call, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise ApiError(400, f"{where} has a call without a function.name.", param=where)
-        out.append(
-            {
-                "id": str(call.get("id", "")),
-                "type": "function",
-                "function": {
-                    "name": function["name"],
-                    "arguments": _arguments(function.get("arguments")),
-                },
-            }
-        )
+        if not isinstance(function, dict):
+            raise ApiError(400, f"{where} has a call without a function.", param=where)
+        arguments = _arguments(function.get("arguments"))
+        out.append(tool_call(call.get("id", ""), function.get("name"), arguments, where))
     return out
+
+
+def tool_call(name: Any, function: Any, arguments: Any, where: str) -> dict[str, Any]:
+    """A call of a tool as templates know it. Raises ApiError, 400."""
+    if not isinstance(name, str) or not isinstance(function, str):
+        raise ApiError(400, f"{where} has a call whose id or name is no string.", param=where)
+    called = {"name": function, "arguments": arguments}
+    return {"id": name, "type": "function", "function": called}
 
 
 def _arguments(given: Any) -> Any:

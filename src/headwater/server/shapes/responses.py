@@ -6,24 +6,25 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
 from headwater.cache.tokens import pack, unpack
 from headwater.engine.results import End, Piece, Result, Usage
-from headwater.errors import HeadwaterError
-from headwater.server.answer import answer_stream, answer_whole, json_response
-from headwater.server.caller import CallerOf, ServiceOf
+from headwater.server.answer import answer, json_response
+from headwater.server.caller import CallerOf, SeatOf, ServiceOf
 from headwater.server.conversations import Rendered, Turn, render
-from headwater.server.errors import ApiError, error_of
+from headwater.server.errors import ApiError
+from headwater.server.json_route import JsonRoute
 from headwater.server.service import Service
 from headwater.server.shapes.common import Body, new_id, now, report_of
 from headwater.server.shapes.fields import require_model, require_supported
 from headwater.server.shapes.messages_in import chat_messages, text_of
 from headwater.server.sse import event
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 class ResponseBody(Body):
@@ -42,6 +43,8 @@ class ResponseBody(Body):
         """The messages that come with this request."""
         if isinstance(self.input, str):
             return [{"role": "user", "content": self.input}]
+        if not self.input:
+            raise ApiError(400, "input is empty; send at least one message.", param="input")
         return chat_messages([_item(item, f"input[{at}]") for at, item in enumerate(self.input)])
 
 
@@ -53,7 +56,7 @@ def _item(item: dict[str, Any], where: str) -> dict[str, Any]:
 
 @router.post("/v1/responses", summary="Answer, and go on from an earlier response")
 async def responses(
-    body: ResponseBody, request: Request, caller: CallerOf, service: ServiceOf
+    body: ResponseBody, request: Request, caller: CallerOf, seat: SeatOf, service: ServiceOf
 ) -> Response:
     require_supported(body)
     require_model(body.model, service.model)
@@ -64,26 +67,22 @@ async def responses(
     context = service.hw.recipe.settings.context
     most = context if body.max_output_tokens is None else body.max_output_tokens
     asked = body.sampling() | caller.asked(controls) | {"max_tokens": most}
-    running = await service.begin(
-        caller.tenant, [(unpack(rendered.tokens), asked)], controls.deadline
-    )
+    running = await service.begin(seat, [(unpack(rendered.tokens), asked)], controls.deadline)
     told = caller.is_told(controls, always=service.config.report)
     shape = ResponseShape(service, caller.tenant.name, body, messages, rendered, told)
-    if body.stream:
-        return await answer_stream(request, running, shape, service.config.send_timeout)
-    return await answer_whole(request, running, shape)
+    return await answer(request, running, shape, stream=body.stream)
 
 
 @router.get("/v1/responses/{name}", summary="A response that was kept")
 async def get_response(name: str, caller: CallerOf, service: ServiceOf) -> Response:
     turn = _previous(service, caller.tenant.name, name)
     assert turn is not None
-    return json_response(turn.body)
+    return Response(turn.body, media_type="application/json")
 
 
 @router.delete("/v1/responses/{name}", summary="Forget a response")
 async def delete_response(name: str, caller: CallerOf, service: ServiceOf) -> Response:
-    if not service.conversations.drop(name, caller.tenant.name):
+    if not service.conversations.drop(caller.tenant.name, name):
         raise _unknown(name)
     return json_response({"id": name, "object": "response", "deleted": True})
 
@@ -91,7 +90,7 @@ async def delete_response(name: str, caller: CallerOf, service: ServiceOf) -> Re
 def _previous(service: Service, tenant: str, name: str | None) -> Turn | None:
     if name is None:
         return None
-    turn = service.conversations.find(name, tenant)
+    turn = service.conversations.find(tenant, name)
     if turn is None:
         raise _unknown(name)
     return turn
@@ -120,18 +119,15 @@ def _conversation(turn: Turn | None, body: ResponseBody) -> list[dict[str, Any]]
 async def _rendered(
     service: Service, body: ResponseBody, messages: list[dict[str, Any]], turn: Turn | None
 ) -> Rendered:
-    try:
-        return await asyncio.to_thread(
-            render,
-            service.hw.loaded.tokenizer,
-            messages,
-            body.tools or [],
-            body.chat_template_kwargs or {},
-            service.hw.recipe.settings.context,
-            turn,
-        )
-    except HeadwaterError as error:
-        raise error_of(error) from error
+    return await asyncio.to_thread(
+        render,
+        service.hw.loaded.tokenizer,
+        messages,
+        body.tools or [],
+        body.chat_template_kwargs or {},
+        service.hw.recipe.settings.context,
+        turn,
+    )
 
 
 class ResponseShape:
@@ -221,15 +217,14 @@ class ResponseShape:
         if self._body.store is False:
             return
         turn = Turn(
-            tenant=self._tenant,
             messages=[*self._messages, {"role": "assistant", "content": text}],
             rendered=self._rendered.text,
             prompt=self._rendered.tokens,
             answer=pack(tokens),
             text=text,
-            body=done,
+            body=msgspec.json.encode(done),
         )
-        self._service.conversations.keep(self._name, turn)
+        self._service.conversations.keep(self._tenant, self._name, turn)
 
     # In pieces
 
