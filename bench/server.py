@@ -189,7 +189,7 @@ def vllm_server(model: str) -> tuple[list[str], dict[str, str], int]:
 
 # One tenant's noise in another's ears
 
-QUIET_PROMPTS, QUIET_TOKENS, QUIET_ROUNDS = 8, 600, 6
+QUIET_PROMPTS, QUIET_TOKENS, QUIET_ROUNDS = 8, 600, 4
 FLOOR = 0.4
 """Of the KV memory: the quiet tenant's working set fits, with its answers."""
 

@@ -11,13 +11,10 @@ import sys
 import time
 from typing import Any
 
-import uvicorn
-
 from headwater.engine.job import Job
 from headwater.engine.results import Piece
-from headwater.server.app import create_app
 from headwater.server.config import read_config
-from headwater.server.serve import load, make_service
+from headwater.server.serve import Server, listen, load, make_service, settle
 
 
 def main() -> None:
@@ -32,9 +29,11 @@ def main() -> None:
         post(message)
 
     hw._engine.post = stamped  # type: ignore[method-assign]  # noqa: SLF001
-    app = create_app(make_service(hw, config))
+    server = Server(make_service(hw, config), lambda: None)
+    app: Any = server.config.app
     app.router.routes.insert(0, _route(stamps))
-    uvicorn.run(app, host=config.host, port=config.port, log_level="warning", lifespan="off")
+    settle()
+    server.run(sockets=[listen(config)])
 
 
 def _stamp(job: Job, stamps: dict[int, tuple[float, list[float]]]) -> None:

@@ -62,19 +62,20 @@ class Live:
 
     def http(self, key: str | None = None) -> httpx2.Client:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        return self._opened(httpx2.Client(base_url=self.url, headers=headers, timeout=PATIENCE))
+        return self.opened(httpx2.Client(base_url=self.url, headers=headers, timeout=PATIENCE))
 
     def openai(self, key: str = "none") -> openai.OpenAI:
-        return self._opened(
+        return self.opened(
             openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=PATIENCE)
         )
 
     def anthropic(self, key: str = "none") -> anthropic.Anthropic:
-        return self._opened(
+        return self.opened(
             anthropic.Anthropic(base_url=self.url, api_key=key, max_retries=0, timeout=PATIENCE)
         )
 
-    def _opened(self, client: Any) -> Any:
+    def opened(self, client: Any) -> Any:
+        """Something to be closed with the server, if not before."""
         self._clients.append(client)
         return client
 
@@ -132,7 +133,7 @@ def raw(live: Live, sent: bytes = b"") -> socket.socket:
     """A connection on which a test says what no client would."""
     connection = socket.create_connection(("127.0.0.1", live.port), timeout=PATIENCE)
     connection.sendall(sent)
-    return connection
+    return live.opened(connection)
 
 
 def request_of(path: str, body: Any, **headers: str) -> bytes:

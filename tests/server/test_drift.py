@@ -36,9 +36,7 @@ def test_chat_hits_all_of_the_turn_before_but_what_reads_otherwise(client, token
         assert done.usage.prompt_tokens == count(prompt)
         assert done.usage.prompt_tokens_details.cached_tokens == shared
         # What was computed: the prompt and all that was drawn, but for the last.
-        drawn = [tokenizer.encode_rendered(SAYING)[0]]
-        drawn = _drawn(tokenizer)
-        computed = prompt + pack(drawn[:-1])
+        computed = prompt + pack(_drawn(tokenizer)[:-1])
         messages.append({"role": "assistant", "content": done.choices[0].message.content})
     assert shared > count(pack(tokenizer.encode_chat(said(TURNS[0]))))
 

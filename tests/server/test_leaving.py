@@ -1,4 +1,4 @@
-"""Clients that go away, do not read, or ask for too much: none of them costs the others anything."""
+"""Clients that go away, do not read, or ask for too much: others do not pay for them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ TOLD = {"messages": said(), "ignore_eos": True, "stream": True} | {
 
 def _narrow(live, body):
     """A connection whose reader takes very little at a time."""
-    connection = socket.socket()
+    connection = live.opened(socket.socket())
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(60)
     connection.connect(("127.0.0.1", live.port))

@@ -13,11 +13,13 @@ import time
 import httpx2
 import pytest
 
-from tests.server.live import ALICE, BOB, PATIENCE, raw, request_of, said, wait_until
+from tests.server.live import ADMIN, ALICE, BOB, PATIENCE, raw, request_of, said, wait_until
 
 CHAT = "/v1/chat/completions"
 LONG = {"messages": said(), "max_tokens": 1900, "ignore_eos": True, "stream": True}
 SECRET = "xylophone"
+NAMESPACES = "5ec4e7" * 10 + "5ec4"
+"""The secret that namespaces are keyed with."""
 
 
 class Process:
@@ -35,7 +37,13 @@ class Process:
             headers={"Authorization": f"Bearer {ALICE}"},
             timeout=PATIENCE,
         )
+        self._opened = [self.http]
         self.start()
+
+    def opened(self, client):
+        """Something to be closed with the process, if not before."""
+        self._opened.append(client)
+        return client
 
     def start(self):
         with self.output.open("ab") as file:
@@ -60,12 +68,16 @@ class Process:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        self.http.close()
+        for each in self._opened:
+            each.close()
 
 
 @pytest.fixture
 def process(folders, tmp_path, home):
-    """A server with two tenants, in a process of its own."""
+    """A server with two tenants and an admin, in a process of its own."""
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text(NAMESPACES)
     config = tmp_path / "headwater.toml"
     config.write_text(
         f"""
@@ -74,6 +86,11 @@ def process(folders, tmp_path, home):
         dtype = "float32"
         kv_memory = "1024 pages"
         request_log = "{tmp_path / "requests.jsonl"}"
+        secret_file = "{secret}"
+        [[tenants]]
+        name = "root"
+        keys = ["{ADMIN}"]
+        admin = true
         [[tenants]]
         name = "alice"
         keys = ["{ALICE}"]
@@ -91,11 +108,15 @@ def _ask(process, **named):
     return process.http.post(CHAT, json={"messages": said(SECRET)} | named)
 
 
+@pytest.mark.slow
 def test_a_signal_lets_what_runs_end_and_nobody_in(process):
     """And nothing of keys, prompts or answers is written meanwhile."""
     assert _ask(process).status_code == 200
     assert _ask(process, temperature=-1).status_code == 400
     assert process.http.get(f"/{SECRET}").status_code == 404
+    admin = {"Authorization": f"Bearer {ADMIN}"}
+    shown = process.http.get("/v1/admin/tree", params={"text": True}, headers=admin)
+    assert SECRET in shown.text
     wrong = {"Authorization": "Bearer nobody's-key-at-all"}
     assert process.http.get("/v1/models", headers=wrong).status_code == 401
     running = raw(process, request_of(CHAT, LONG, Authorization=f"Bearer {ALICE}"))
@@ -113,10 +134,11 @@ def test_a_signal_lets_what_runs_end_and_nobody_in(process):
     assert process.wait() == 0
     written = process.output.read_text()
     assert "at http://127.0.0.1" in written
-    for secret in (ALICE, BOB, "nobody's", SECRET, "Traceback"):
+    for secret in (ALICE, BOB, ADMIN, "nobody's", SECRET, NAMESPACES, "Traceback"):
         assert secret not in written
 
 
+@pytest.mark.slow
 def test_a_server_that_was_killed_comes_back_on_its_port_under_load(process):
     stop = threading.Event()
     statuses, errors = [], []
@@ -163,6 +185,7 @@ serve(hw, config, bound, lambda: print(bound.getsockname()[1], flush=True))
 """
 
 
+@pytest.mark.slow
 def test_a_step_that_hangs_does_not_keep_the_process(folders, home):
     command = [sys.executable, "-c", HANGING, str(folders["parrot"])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as hanging:

@@ -74,7 +74,8 @@ class CacheControl:
         now = time.monotonic()
         found: Forecast = self._engine.look(lambda machine: machine.forecast(prompt, domain, salt))
         reason = why(found.miss, unpack(prompt), now, self._tokenizer.show)
-        return Explained(count(prompt), found.ready, max(found.promised, found.ready), reason)
+        waits = found.promised if found.miss.kind == "unfinished" else found.ready
+        return Explained(count(prompt), found.ready, waits, reason)
 
     def pin(
         self, prompt: bytes, seconds: float, budget: int | None, domain: str = "", salt: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -11,7 +10,7 @@ import msgspec
 from headwater.cache.policies import POLICIES
 from headwater.engine.contract_of import DEFAULT_PAGE
 from headwater.engine.keywords import read_keywords
-from headwater.engine.units import parse_bytes
+from headwater.engine.units import parse_bytes, parse_pages
 from headwater.errors import BadSetting
 from headwater.schedule.order import Order
 from headwater.schedule.recipe import CACHES, Recipe
@@ -20,8 +19,6 @@ from headwater.schedule.settings import Settings
 if TYPE_CHECKING:  # they bring torch, and options are checked before anything slow is done
     from headwater.engine.facts import ModelFacts
     from headwater.engine.kv import KVFormat
-
-_PAGES = re.compile(r"\s*(\d{1,20})\s*pages?\s*")
 
 
 class Named(TypedDict, total=False):
@@ -96,7 +93,7 @@ def bytes_of(options: Options) -> int | None:
     Raises BadSetting for what is no size.
     """
     memory = options.kv_memory
-    return None if _PAGES.fullmatch(str(memory)) else parse_bytes(memory)
+    return parse_bytes(memory) if parse_pages(memory) is None else None
 
 
 def recipe_of(options: Options, facts: ModelFacts, epoch: str) -> Recipe:
@@ -136,8 +133,8 @@ def _floors(options: Options, form: KVFormat, pages: int) -> dict[str, int]:
 
 
 def _pages(memory: str | int, page: int, form: KVFormat) -> int:
-    named = _PAGES.fullmatch(str(memory))
-    return int(named[1]) if named else form.pages_in(parse_bytes(memory), page)
+    named = parse_pages(memory)
+    return form.pages_in(parse_bytes(memory), page) if named is None else named
 
 
 def _require_name(option: str, name: str, known: Iterable[str]) -> None:

@@ -15,6 +15,14 @@ _BYTES = {
 
 _SIZE = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([a-z]*)\s*", re.IGNORECASE)
 
+_PAGES = re.compile(r"\s*(\d{1,20})\s*pages?\s*")
+
+
+def parse_pages(size: str | int) -> int | None:
+    """The pages in "4096 pages"; None for a size that is not in pages."""
+    named = _PAGES.fullmatch(str(size))
+    return int(named[1]) if named else None
+
 
 def parse_bytes(size: str | int) -> int:
     """Bytes in "2GiB", "512 MB" or a number of bytes. Raises BadSetting for anything else.

@@ -67,7 +67,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def engine_options(self) -> Named:
         """What of this the engine takes, by keyword."""
-        floors = {t.sharing: t.kv_floor for t in self.tenants if parse_bytes(t.kv_floor) > 0}
+        floors = {t.sharing: t.kv_floor for t in self.tenants if t.has_floor}
         return Named(
             kv_memory=self.kv_memory,
             page=self.page,
@@ -123,7 +123,7 @@ def _check(config: ServerConfig) -> None:
             f"{config.host} can be reached from elsewhere and no tenants have keys; configure "
             "some, or say --open to serve anyone."
         )
-    domains = [t.sharing for t in config.tenants if parse_bytes(t.kv_floor) > 0]
+    domains = [t.sharing for t in config.tenants if t.has_floor]
     if len(domains) != len(set(domains)):
         raise BadSetting("Two tenants give one domain a kv_floor; leave it to one of them.")
     if not 0 <= config.port < 65536:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from headwater.engine.units import parse_bytes
+from headwater.engine.units import parse_bytes, parse_pages
 from headwater.errors import BadSetting
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
@@ -30,7 +30,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     keys: API keys, in the clear or as "sha256:<hex of the key's digest>".
     domain: who shares KV with whom: tenants with equal domains do; the name when not given.
     max_requests: most that are unfinished at a time; more get a 429.
-    kv_floor: KV memory that is evicted for this tenant's domain alone, "256MiB".
+    kv_floor: KV memory that is evicted for this tenant's domain alone, "256MiB" or "400 pages".
     pin_memory: what its pins may take together; half of the KV memory when not given.
     priority: higher runs first.
     admin: may see the whole tree, replace weights and drain.
@@ -44,6 +44,10 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pin_memory: str | int | None = None
     priority: int = 0
     admin: bool = False
+
+    @property
+    def has_floor(self) -> bool:
+        return _amount(self.kv_floor) > 0
 
     @property
     def sharing(self) -> str:
@@ -98,11 +102,16 @@ class Tenants:
         return ANYONE if self.is_open else None
 
 
+def _amount(size: str | int) -> int:
+    """Bytes, or pages where it says so."""
+    pages = parse_pages(size)
+    return parse_bytes(size) if pages is None else pages
+
+
 def _check(tenant: Tenant) -> None:
     """Raises BadSetting for what would make the tenant's requests fail one by one."""
-    for size in (tenant.kv_floor, tenant.pin_memory or 0):
-        if parse_bytes(size) < 0:
-            raise BadSetting(f"A size of tenant {tenant.name} is negative.")
+    if _amount(tenant.kv_floor) < 0 or parse_bytes(tenant.pin_memory or 0) < 0:
+        raise BadSetting(f"A size of tenant {tenant.name} is negative.")
     if tenant.max_requests < 1:
         raise BadSetting(f"Tenant {tenant.name} has max_requests under 1 and could ask nothing.")
     if abs(tenant.priority) > HIGHEST_PRIORITY:
