@@ -144,7 +144,7 @@ def test_end_tokens_can_be_ignored(chat):
 
 
 def test_an_answer_ends_where_the_context_does(chat):
-    done = chat(extra_body={"ignore_eos": True})
+    done = chat("x" * (CONTEXT - 100), extra_body={"ignore_eos": True})
     assert done.usage.total_tokens == CONTEXT
     assert done.choices[0].finish_reason == "length"
 
