@@ -113,13 +113,13 @@ def against_vllm(options: Options) -> list[Row]:
     turns = chat_turns(TURNS)
     if not turns:
         return [Row(n, None, "x time", "vllm serve", "the conversations are not here") for n in ids]
-    python = HOME / "vllm" / "bin" / "vllm"
+    python = HOME / "vllm" / "bin" / "python"
     if not python.exists():
         reason = "vllm is not built: run `python -m bench.peers vllm`"
         return [Row(name, None, "x time", "vllm serve", reason) for name in ids]
     model = str(model_of(options))
-    ours = _turns(options, "Headwater", our_server(model), turns)
     theirs = _turns(options, "vLLM", vllm_server(model), turns)
+    ours = _turns(options, "Headwater", our_server(model), turns)
     how = (
         f"{len(turns)} turns of agents' conversations, whole prompts, {TURN_TOKENS} tokens drawn, "
         f"Poisson arrivals at {RATE:g} a second, the same for both; float32. Ours / vLLM's: "
@@ -178,7 +178,10 @@ def our_server(model: str, *flags: str) -> tuple[list[str], dict[str, str], int]
 def vllm_server(model: str) -> tuple[list[str], dict[str, str], int]:
     """VLLM's own server, with the OpenMP library it asks for and all cores to compute on."""
     port, home = free_port(), HOME / "vllm"
-    command = [str(home / "bin" / "vllm"), "serve", model, "--port", str(port)]
+    # What `vllm serve` runs; the command itself looks for a package that is called `vllm`, and the
+    # CPU build's is not.
+    command = [str(home / "bin" / "python"), "-m", "vllm.entrypoints.openai.api_server"]
+    command += ["--model", model, "--served-model-name", "model", "--port", str(port)]
     command += ["--dtype", "float32", "--max-model-len", "4096", "--enable-prefix-caching"]
     env = {"VLLM_CPU_KVCACHE_SPACE": "3", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     preload = PEERS["vllm"].preload
@@ -312,7 +315,7 @@ def running(command: Sequence[str], port: int, env: dict[str, str] | None = None
             cwd=ROOT,
         )
     try:
-        if not asyncio.run(wait_until_ready(port, LOAD_SECONDS)):
+        if not _is_up(process, port):
             raise RuntimeError(f"{command[0]} did not start; its log is {log}")
         yield
     finally:
@@ -324,6 +327,15 @@ def running(command: Sequence[str], port: int, env: dict[str, str] | None = None
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         time.sleep(1)
+
+
+def _is_up(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until a server answers; False when it ends before, or takes too long."""
+    deadline = time.monotonic() + LOAD_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        if asyncio.run(wait_until_ready(port, 5.0)):
+            return True
+    return False
 
 
 def percentile(ordered: Sequence[float], part: float) -> float:
