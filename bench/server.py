@@ -252,7 +252,7 @@ async def _beside(port: int) -> tuple[list[Answer], list[Answer]]:
     prompts = [
         [rng.randrange(100, 40_000) for _ in range(QUIET_TOKENS)] for _ in range(QUIET_PROMPTS)
     ]
-    await _quiet(port, prompts, rng, rounds=1)  # fills the cache
+    await _fill(port, prompts)
     calm = await _quiet(port, prompts, rng, rounds=QUIET_ROUNDS)
     floods = [asyncio.ensure_future(_flood(port, random.Random(i))) for i in range(4)]
     await asyncio.sleep(10)  # until the pool is full of noise
@@ -261,6 +261,11 @@ async def _beside(port: int) -> tuple[list[Answer], list[Answer]]:
         each.cancel()
     await asyncio.gather(*floods, return_exceptions=True)
     return calm, loud
+
+
+async def _fill(port: int, prompts: Sequence[list[int]]) -> None:
+    for prompt in prompts:
+        await _as(port, "quiet", {"prompt": prompt, "max_tokens": 1})
 
 
 async def _quiet(
