@@ -6,7 +6,7 @@ import logging
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.cli.command import MODEL, Command
 from headwater.cli.quiet import quiet_libraries
@@ -17,118 +17,120 @@ if TYPE_CHECKING:
     from headwater.server.config import ServerConfig
 
 
+class Setting(NamedTuple):
+    """A setting that the configuration may give as well: as a flag it has no default of its own.
+
+    metavar: None for one that is on or off.
+    """
+
+    flag: str
+    metavar: str | None
+    text: str
+    kind: type = str
+
+
+LISTENING = (
+    Setting(
+        "--host",
+        "ADDRESS",
+        "where to listen (default: 127.0.0.1, which only this machine can reach)",
+    ),
+    Setting("--port", "N", "(default: 8000); 0 takes a free one", int),
+    Setting("--open", None, "serve anyone who can reach the host, without keys"),
+)
+
+ENGINE = (
+    Setting(
+        "--dtype",
+        "NAME",
+        "number format (default: auto, bfloat16 where hardware has it, else float32)",
+    ),
+    Setting("--device", "NAME", "cpu or cuda (default: auto, cuda where there is one)"),
+    Setting("--kv-memory", "SIZE", "room for KV: 512MB, 4GiB or '4096 pages' (default: 1GiB)"),
+    Setting("--page", "TOKENS", "tokens a page of KV (default: 16)", int),
+    Setting("--cache", "NAME", "prefix or none, which reuses nothing (default: prefix)"),
+    Setting("--policy", "NAME", "which KV is evicted first (default: lru)"),
+    Setting(
+        "--order",
+        "NAME",
+        "fcfs, longest-prefix, depth-first or response-ratio: who starts first (default: fcfs)",
+    ),
+    Setting("--max-running", "N", "most answers generated at a time (default: 256)", int),
+    Setting("--step-tokens", "N", "most tokens computed in one pass (default: 2048)", int),
+    Setting("--context", "TOKENS", "longest prompt with its answer (default: the model's)", int),
+    Setting(
+        "--secret-file",
+        "FILE",
+        "what namespaces are keyed with (default: this user's own, made once)",
+    ),
+)
+
+LIMITS = (
+    Setting(
+        "--max-waiting",
+        "N",
+        "requests that wait for a first token; more get a 429 (default: 256)",
+        int,
+    ),
+    Setting("--max-body", "SIZE", "longest request (default: 8MiB)"),
+    Setting("--deadline", "SECONDS", "a request takes no longer (default: 600)", float),
+    Setting(
+        "--send-timeout",
+        "SECONDS",
+        "a client that reads nothing for so long is let go (default: 30)",
+        float,
+    ),
+    Setting(
+        "--stall",
+        "SECONDS",
+        "a step that takes longer makes /readyz say no (default: 60)",
+        float,
+    ),
+    Setting("--drain", "SECONDS", "time for unfinished requests at the end (default: 30)", float),
+)
+
+TELLING = (
+    Setting(
+        "--served-name", "NAME", "what /v1/models calls the model (default: its folder's name)"
+    ),
+    Setting(
+        "--report",
+        None,
+        "put what the cache did into every answer, not only where asked for",
+    ),
+    Setting("--request-log", "FILE", "write a line a request, prompts as keyed chunk names"),
+    Setting(
+        "--event-log",
+        "FILE",
+        "write every event to a new file, for replay; prompts stand in it",
+    ),
+)
+
+GROUPS = {"listening": LISTENING, "engine": ENGINE, "limits": LIMITS, "telling": TELLING}
+
+
 def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", metavar="MODEL", default=SUPPRESS, help=MODEL)
-    _add(parser, "--model", "MODEL", "the same, as the file calls it")
+    _add(parser, Setting("--model", "MODEL", "the same, as the file calls it"))
     parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
         help="settings in TOML, with the names of the flags, and tenants; flags go before them",
     )
-    listening = parser.add_argument_group("listening")
-    _add(
-        listening,
-        "--host",
-        "ADDRESS",
-        "where to listen (default: 127.0.0.1, which only this machine can reach)",
-    )
-    _add(listening, "--port", "N", "(default: 8000); 0 takes a free one", kind=int)
-    listening.add_argument(
-        "--open",
-        action="store_true",
-        default=SUPPRESS,
-        help="serve anyone who can reach the host, without keys",
-    )
-    engine = parser.add_argument_group("engine")
-    _add(
-        engine,
-        "--dtype",
-        "NAME",
-        "number format (default: auto, bfloat16 where hardware has it, else float32)",
-    )
-    _add(engine, "--device", "NAME", "cpu or cuda (default: auto, cuda where there is one)")
-    _add(engine, "--kv-memory", "SIZE", "room for KV: 512MB, 4GiB or '4096 pages' (default: 1GiB)")
-    _add(engine, "--page", "TOKENS", "tokens a page of KV (default: 16)", kind=int)
-    _add(engine, "--cache", "NAME", "prefix or none, which reuses nothing (default: prefix)")
-    _add(engine, "--policy", "NAME", "which KV is evicted first (default: lru)")
-    _add(
-        engine,
-        "--order",
-        "NAME",
-        "fcfs, longest-prefix, depth-first or response-ratio: who starts first (default: fcfs)",
-    )
-    _add(engine, "--max-running", "N", "most answers generated at a time (default: 256)", kind=int)
-    _add(engine, "--step-tokens", "N", "most tokens computed in one pass (default: 2048)", kind=int)
-    _add(
-        engine,
-        "--context",
-        "TOKENS",
-        "longest prompt with its answer (default: the model's)",
-        kind=int,
-    )
-    _add(
-        engine,
-        "--secret-file",
-        "FILE",
-        "what namespaces are keyed with (default: this user's own, made once)",
-    )
-    limits = parser.add_argument_group("limits")
-    _add(
-        limits,
-        "--max-waiting",
-        "N",
-        "requests that wait for a first token; more get a 429 (default: 256)",
-        kind=int,
-    )
-    _add(limits, "--max-body", "SIZE", "longest request (default: 8MiB)")
-    _add(limits, "--deadline", "SECONDS", "a request takes no longer (default: 600)", kind=float)
-    _add(
-        limits,
-        "--send-timeout",
-        "SECONDS",
-        "a client that reads nothing for so long is let go (default: 30)",
-        kind=float,
-    )
-    _add(
-        limits,
-        "--stall",
-        "SECONDS",
-        "a step that takes longer makes /readyz say no (default: 60)",
-        kind=float,
-    )
-    _add(
-        limits,
-        "--drain",
-        "SECONDS",
-        "time for unfinished requests at the end (default: 30)",
-        kind=float,
-    )
-    telling = parser.add_argument_group("telling")
-    _add(
-        telling,
-        "--served-name",
-        "NAME",
-        "what /v1/models calls the model (default: its folder's name)",
-    )
-    telling.add_argument(
-        "--report",
-        action="store_true",
-        default=SUPPRESS,
-        help="put what the cache did into every answer, not only where asked for",
-    )
-    _add(telling, "--request-log", "FILE", "write a line a request, prompts as keyed chunk names")
-    _add(
-        telling,
-        "--event-log",
-        "FILE",
-        "write every event to a new file, for replay; prompts stand in it",
-    )
+    for title, settings in GROUPS.items():
+        group = parser.add_argument_group(title)
+        for setting in settings:
+            _add(group, setting)
 
 
-def _add(group: Any, flag: str, metavar: str, text: str, kind: type = str) -> None:
-    """A setting that the configuration may give as well: it has no default of its own."""
-    group.add_argument(flag, metavar=metavar, type=kind, default=SUPPRESS, help=text)
+def _add(group: Any, setting: Setting) -> None:
+    how: dict[str, Any] = {"default": SUPPRESS, "help": setting.text}
+    if setting.metavar is None:
+        how["action"] = "store_true"
+    else:
+        how |= {"metavar": setting.metavar, "type": setting.kind}
+    group.add_argument(setting.flag, **how)
 
 
 def _run(arguments: Namespace) -> int:
